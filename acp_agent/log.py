@@ -1,7 +1,7 @@
 """The agent's own log: structlog to stderr or a file, never to stdout, which belongs to the protocol.
 
-A `Log` costs nothing to make: structlog is imported with the first event that is logged. Before `configure` only
-exceptions are logged, without any values, because it is not known yet what must be redacted.
+Making a `Log` imports nothing: structlog is imported when the first event is logged. Before `configure` only
+exceptions are logged, without any values, because the redaction is not set up yet.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Log:
         try:
             if configured is not None and not configured.begin(level):
                 return
-        except Exception as trouble:  # noqa: BLE001 - as below; the next event tries again
+        except Exception as trouble:  # noqa: BLE001 - logging must not raise; the next event tries again
             _Lines(_STDERR).msg(_early(event, trouble))
             return
         structlog = sys.modules.get("structlog")
@@ -73,7 +73,7 @@ def without(module: str) -> Generator[None]:
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = None  # pyright: ignore[reportArgumentType] - how Python marks a module that is not there
+    sys.modules[module] = None  # pyright: ignore[reportArgumentType] - None makes Python raise ImportError
     try:
         yield
     finally:
@@ -99,7 +99,7 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
         return redact(_text(event) if fd == _STDERR else json.dumps(event, default=str))
 
     def begin() -> None:
-        with without("rich"):  # where it is installed, structlog would load 5 MB for coloured tracebacks
+        with without("rich"):  # structlog would load rich, which takes 5 MB, for coloured tracebacks
             import structlog  # noqa: PLC0415 - takes 20 ms, and most processes log nothing
         structlog.configure(
             processors=[
@@ -116,7 +116,7 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
     _redact_crashes(redact)
     logging.getLogger().handlers[:] = [_Forwarding(level, begin)]
     if trouble:
-        Log(__name__).warning("the log file cannot be opened, so the log is here", file=file, error=trouble)
+        Log(__name__).warning("the log file cannot be opened, so the log is on stderr", file=file, error=trouble)
         return f"{file}: cannot be opened ({trouble}); the log is on stderr"
     return ""
 
@@ -132,7 +132,7 @@ def _open(file: str) -> int:
 
 
 def _early(event: str, error: BaseException) -> str:
-    """Return a line without any value: the event, the exception's type, and the lines of its traceback."""
+    """Return a line without any value: the event, the exception's type, and the line numbers of its traceback."""
     places = (f"{os.path.basename(at.filename)}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__))
     return f"{event}: {type(error).__name__} at {' > '.join(places)}"
 

@@ -7,8 +7,8 @@
     repetition   1 if the same call was answered in this turn and nothing has changed since, else 0
     novelty      1 at the first call of a turn, 0 from the eleventh on
 
-The user's own calls, the agent's own calls and exempt tools are not weighed. A call that changes something is never
-skipped for its worth. If the worth cannot be computed, the call does not run.
+The user's own calls, the agent's own calls and calls of exempt tools are not weighed. A call that changes something is
+never skipped for its worth. If the worth cannot be computed, the call does not run.
 """
 
 import hashlib
@@ -56,12 +56,12 @@ Weigh = Callable[[Invocation, "TurnCalls"], float]
 
 
 class TurnCalls:
-    """The calls of the current turn of a session, and how full the model's window is. It never awaits."""
+    """The calls of the current turn of a session, and how full the model's window is."""
 
     def __init__(self) -> None:
         self._occupied = 0.0
         self._begun: dict[str, int] = {}
-        """The calls of the turn, each with the number of changes before it began."""
+        """The ids of the turn's calls, each with the number of changes before the call began."""
         self._answered: dict[str, str] = {}
         self._changes = 0
         self._skipped: dict[str, str] = {}
@@ -74,7 +74,7 @@ class TurnCalls:
         self.changed()
 
     def clear(self) -> None:
-        """Begin a new conversation, for /clear."""
+        """Forget the conversation, after /clear."""
         self.turn_began()
         self._occupied = 0.0
         self.skips = 0
@@ -86,7 +86,7 @@ class TurnCalls:
 
     @property
     def cost(self) -> float:
-        """The cost from 0 to 1; NaN if the figures are no numbers."""
+        """The cost from 0 to 1; NaN if the measured figures were NaN."""
         return self._occupied
 
     def novelty(self, call: ToolCall) -> float:
@@ -99,7 +99,7 @@ class TurnCalls:
         return self._answered.get(_digest(call), call.id) != call.id
 
     def insists(self, call: ToolCall) -> bool:
-        """Return whether an equal call was skipped in this turn already."""
+        """Return whether an equal call was already skipped in this turn."""
         return self._skipped.get(_digest(call), call.id) != call.id
 
     def began(self, call: ToolCall) -> None:
@@ -112,7 +112,7 @@ class TurnCalls:
             self._answered.setdefault(_digest(call), call.id)
 
     def changed(self) -> None:
-        """Note a possible change: earlier calls may have another answer now."""
+        """Note that something may have changed, so that repeated calls may have another answer now."""
         self._answered.clear()
         self._changes += 1
 
@@ -129,7 +129,7 @@ class TurnCalls:
 
 
 def worth(invocation: Invocation, turn: TurnCalls) -> float:
-    """Return the usual way to weigh."""
+    """Return the worth of a call by the formula of this module."""
     spec = invocation.spec
     gain = _OTHER_GAIN if spec.server else _GAINS.get(spec.name, _OTHER_GAIN)
     return Prospect(gain, turn.cost, float(turn.repeats(invocation.call)), turn.novelty(invocation.call)).worth
@@ -138,8 +138,8 @@ def worth(invocation: Invocation, turn: TurnCalls) -> float:
 class UtilityGate(Gate):
     """A gate that skips calls worth less than `threshold`.
 
-    A model that repeats a skipped call gets a final answer, which is the same for every such call. After three rounds
-    the turn ends like any loop, so insisting never makes the call run.
+    A model that repeats a skipped call gets a second answer, which is the same for every further repetition. After
+    three rounds the loop detection ends the turn, so repeating never makes the call run.
     """
 
     name = "utility"
@@ -168,7 +168,7 @@ class UtilityGate(Gate):
         return Deny(self._why(facts.call), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
 
     async def examine(self, facts: CallFacts) -> Verdict:
-        """Judge the call, then count it, so that it does not count for its own worth."""
+        """Judge the call before it is counted, so that it does not lower its own novelty."""
         verdict, turn = self.judge(facts), self._turn
         if isinstance(verdict, Deny):
             turn.skipped(facts.call)
@@ -179,7 +179,7 @@ class UtilityGate(Gate):
         return verdict
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Note an answer, or a change, also one that failed half-way."""
+        """Note that the call was answered, or that it may have changed something, even if it failed half-way."""
         if facts.spec.mutates:
             self._turn.changed()
         elif result.failure is None:
@@ -191,7 +191,7 @@ class UtilityGate(Gate):
             return "skipped again: this call stays skipped in this turn. Go on without it, or answer with what you have"
         if self._turn.repeats(call):
             return "skipped: the same call was made in this turn and nothing has changed since; use its answer"
-        return "skipped: this call promises too little for what it costs now; use what you have, or do something else"
+        return "skipped: this call is not worth its cost now; use what you have, or do something else"
 
 
 def _digest(call: ToolCall) -> str:

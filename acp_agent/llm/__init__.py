@@ -1,1 +1,1 @@
-"""The models: one file a wire format, the catalog that builds providers, retries and fallbacks."""
+"""The model providers: one file for each wire format, the catalog that builds them, retries and fallbacks."""

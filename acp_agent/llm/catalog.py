@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class DeferredProvider:
     """A Provider that is built in a thread when it is first asked, so an unused model costs nothing.
 
-    window   the tokens that fit, as far as they are known before
+    window   the size of the context window in tokens, as far as it is known before the provider is built
     build    makes the provider; may raise ConfigError
     """
 
@@ -102,7 +102,7 @@ class Catalog:
         self._configured = ConfiguredProviders(configs, models)
         self._http: HttpClient | None = None
         self._one_client = Lock()
-        self._loaded = set[ProviderType]()  # whose modules and tables are in memory
+        self._loaded = set[ProviderType]()  # the modules and tables of these types are in memory
 
     @classmethod
     def of(cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None) -> "Catalog":
@@ -150,9 +150,8 @@ class Catalog:
     def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
         """Return models in the order in which they are asked.
 
-        Each is built when it is first asked. Reads a packaged file.
-
-        A model that cannot be built answers with a ProviderError (NOT_CONFIGURED).
+        Each model is built when it is first asked. A model that cannot be built raises a ProviderError
+        (NOT_CONFIGURED) then. This method itself reads a packaged file.
 
         options   what a session has chosen for each of them; empty for the configured options
         """
@@ -162,11 +161,12 @@ class Catalog:
         )
 
     def window(self, ref: ModelRef) -> int:
-        """Return the tokens that fit into a model, as far as they are known without asking its server."""
+        """Return the size of a model's context window in tokens, as far as it is known without asking its server."""
         try:
             config = self.find(ref)
         except ConfigError:
-            return min(limits.context_window for limits in load_table().defaults.values())  # it is never asked
+            # No model of an unknown provider is ever asked.
+            return min(limits.context_window for limits in load_table().defaults.values())
         return config.context_window or load_table().limits(config.type, ref.model).context_window
 
     def takes_tools(self, ref: ModelRef) -> bool:
@@ -196,14 +196,20 @@ class Catalog:
         return load_table().price(ref.model) if self.find(ref).at_vendor else None
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
-        """Return the models that a provider lists, completed with what is known. Raises ConfigError, ProviderError."""
+        """Return the models that a provider lists, completed from settings and tables.
+
+        Raises ConfigError, ProviderError.
+        """
         config = self.find(ModelRef(provider, ""))
         list_models = importlib.import_module("acp_agent.llm.model_list").list_models
         found: tuple[ModelInfo, ...] = await list_models(config, self._client(config))
         return tuple(map(self._completed, found))
 
     async def described(self, info: ModelInfo) -> ModelInfo:
-        """Return the model with what its list leaves out: an Ollama server is asked for it. Raises as `models`."""
+        """Return the model with the values that the list of an Ollama server leaves out; other models unchanged.
+
+        Asks the server. Raises as `models`.
+        """
         config = self.find(ModelRef(info.provider, info.model))
         if config.type is not ProviderType.OLLAMA:
             return info

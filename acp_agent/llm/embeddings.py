@@ -1,4 +1,4 @@
-"""Embedding models behind Ollama's API or OpenAI's.
+"""Embedding models, over Ollama's API or OpenAI's.
 
 Sources: ollama/ollama docs/api.md "Generate Embeddings"; developers.openai.com "Create embeddings", which llama.cpp,
 vLLM and LM Studio speak as well.
@@ -17,7 +17,7 @@ from acp_agent.net.client import HttpClient
 BATCH: Final = 64
 """The most texts in one request."""
 LONGEST_TEXT: Final = 8000
-"""The longest text in characters. OpenAI's models refuse more than 8192 tokens, and the start tells the subject."""
+"""The most characters of a text that are embedded: OpenAI's models refuse more than 8192 tokens."""
 _PATIENCE: Final = 60.0
 """The seconds for one request. A local model may have to be loaded first."""
 _LIMIT: Final = 32 * 1024 * 1024
@@ -28,7 +28,7 @@ Vector: TypeAlias = tuple[float, ...]
 
 
 class HttpEmbedder:
-    """An Embedder behind Ollama's /api/embed, or OpenAI's /embeddings. Its vectors must be as long as the first one."""
+    """An Embedder over Ollama's /api/embed or OpenAI's /embeddings. Its vectors must all have the same length."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient, *, ollama: bool) -> None:
         self._endpoint = endpoint
@@ -44,7 +44,7 @@ class HttpEmbedder:
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """Return a unit vector for each text, in order, all of one length. Raises ProviderError.
 
-        Only the first `LONGEST_TEXT` characters of a text count. A blank text counts as a dash.
+        Only the first `LONGEST_TEXT` characters of a text are sent. For a blank text a dash is sent.
         """
         vectors: list[Vector] = []
         for start in range(0, len(texts), BATCH):
@@ -54,7 +54,7 @@ class HttpEmbedder:
     async def _batch(self, texts: Sequence[str]) -> list[Vector]:
         endpoint = self._endpoint
         body: JsonObject = {"model": endpoint.model, "input": [*texts]}
-        if self._ollama:  # the server, which knows its tokens, shortens texts that are too long
+        if self._ollama:  # the server shortens texts that have too many tokens
             path, stay = "/api/embed", endpoint.extra_body.get("keep_alive")
             body |= {"truncate": True} if stay is None else {"truncate": True, "keep_alive": stay}
         else:
@@ -90,7 +90,7 @@ class HttpEmbedder:
 
 
 def _openai_vectors(answer: JsonObject) -> list[Json]:
-    """Return the vectors by their `index`, where a server gives one: the API does not promise an order."""
+    """Return the vectors, sorted by `index` if the server gives one: the API does not promise an order."""
     entries = list(map(as_object, as_list(answer.get("data"))))
     by_index = {index: entry for entry in entries if isinstance(index := entry.get("index"), int)}
     if sorted(by_index) == list(range(len(entries))):

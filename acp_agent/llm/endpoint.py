@@ -1,4 +1,4 @@
-"""The address of one configured model, and what of a conversation may be sent to it."""
+"""The address and limits of one configured model, and helpers to fit a conversation to it."""
 
 import hashlib
 import json
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from acp_agent.core.ports import ModelRequest
 
 _MOST_IMAGES = 20
-"""The most in one request. With more, Anthropic's API refuses pictures of over 2000 pixels."""
+"""The most pictures in one request. With more, Anthropic's API refuses pictures of over 2000 pixels."""
 _MOST_IMAGE_CHARS = 16 * 1024 * 1024
-"""The most base64 in one request. The smallest limit of the large APIs is 20 MB with all text (Gemini)."""
+"""The most base64 of pictures in one request. The smallest limit of the large APIs is 20 MB for a request (Gemini)."""
 
 _Item = TypeVar("_Item")
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
@@ -28,7 +28,7 @@ _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 @frozen
 class ModelEndpoint:
-    """One model behind one address. The catalog has filled in every default.
+    """One model at one address. The catalog has filled in every default.
 
     provider        the configured name, for messages
     base_url        without a slash at the end
@@ -37,9 +37,9 @@ class ModelEndpoint:
     timeout         the seconds of silence allowed between two pieces of an answer
     context_window  tokens, input and output together
     max_tokens      tokens of one answer; None leaves the limit to the server
-    thinking        the model thinks before it answers: it takes `thinking: {type: adaptive}` (Anthropic), or is a
-                    reasoning model (OpenAI)
-    images          the model takes pictures
+    thinking        whether the model thinks before it answers: it takes `thinking: {type: adaptive}` (Anthropic), or
+                    is a reasoning model (OpenAI)
+    images          whether the model takes pictures
     extra_body      the fields of every request body that the user has set, such as temperature or effort; they are the
                     same in every request of a session, which keeps the prompt cache
     """
@@ -58,14 +58,14 @@ class ModelEndpoint:
 
     @property
     def maker(self) -> str:
-        """The name that thoughts and opaque parts carry in their `provider`: provider and model, without the date.
+        """The `provider` field of this model's thoughts and opaque parts: provider and model, without the date.
 
-        A signature is valid only for the model that gave it, so a model gets back only thoughts of its own maker.
+        A signature is valid only for the model that gave it, so a model is sent only the thoughts of its own `maker`.
         """
         return f"{self.provider}:{family(self.model)}"
 
     def fit_images(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the conversation with a short text in place of each picture that the model cannot get."""
+        """Return the conversation with a short text in place of each picture that cannot be sent to the model."""
         if not have_images(messages):
             return messages
         sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
@@ -92,7 +92,7 @@ def have_images(messages: Sequence[Message]) -> bool:
 
 
 def begins_with(items: Sequence[object], beginning: Sequence[object]) -> bool:
-    """Return whether a sequence begins with these very objects. It is fast, since a conversation may be long."""
+    """Return whether a sequence begins with these very objects. Compares identities, since conversations are long."""
     return len(items) >= len(beginning) and all(map(is_, beginning, items))
 
 
@@ -171,7 +171,7 @@ def _digest(part: ThoughtPart | OpaquePart) -> str:
 def tool_use(
     call_id: str, name: str, arguments: JsonObject | None, raw: str, seen: dict[str, list[ToolUsePart]], prefix: str
 ) -> ToolUsePart | None:
-    """Return the call with an id that is unique within the answer, since a result must find its call.
+    """Return the call with an id that is unique within the answer, since results name their call by id.
 
     Return None for a call that equals an earlier one, id included: the server has sent one call twice.
 
@@ -193,7 +193,7 @@ def function_tool(spec: ToolSpec) -> JsonObject:
 
 
 def arguments_text(use: ToolUsePart) -> str:
-    """Return valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
+    """Return a call's arguments as valid JSON, even if the model wrote none: many servers refuse a history without."""
     return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -247,9 +247,9 @@ def write(value: JsonObject) -> bytes:
 
 
 class KeptJson(Generic[_Item]):
-    """JSON of the items of a list, such as a conversation, kept from one request to the next.
+    """A cache of the JSON of a list's items, such as a conversation's, from one request to the next.
 
-    make   returns the JSON objects of an item; none if it has none
+    make   returns the JSON objects of an item; may return none
     """
 
     def __init__(self, make: Callable[[_Item], Iterable[JsonObject]]) -> None:

@@ -28,7 +28,7 @@ _LIMIT: Final = 8 * 1024 * 1024
 """The largest page in bytes. The longest known page is OpenRouter's, about 1 MB."""
 _MOST_PAGES: Final = 10
 _MOST: Final = 2000
-_ANY: Final = ModelLimits(context_window=1, max_output=1)  # the address belongs to no single model
+_ANY: Final = ModelLimits(context_window=1, max_output=1)  # an endpoint that is not for a single model
 _WINDOWS: Final = ("context_length", "max_model_len", "max_context_length")
 _PRICES: Final = {
     "input": "prompt",
@@ -38,7 +38,7 @@ _PRICES: Final = {
 }
 _LONGEST_NAME: Final = 300  # characters
 _LONGEST_TITLE: Final = 120  # characters
-_SCANNED: Final = 1000  # the characters of a server's title that are looked at
+_SCANNED: Final = 1000  # characters of a server's title that are read
 # OpenAI lists all its models. Those that cannot hold a conversation are left out.
 _NO_CHAT: Final = re.compile(
     r"embedding|whisper|tts|dall-e|image|moderation|realtime|audio|transcribe|translate|sora|search|live|voice"
@@ -47,9 +47,9 @@ _NO_CHAT: Final = re.compile(
 
 
 async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelInfo, ...]:
-    """Return the models of a provider, at most `_MOST`.
+    """Return the models of a provider, at most `_MOST`. Raises ConfigError, ProviderError.
 
-    A provider of scripts has none. Raises ConfigError, ProviderError.
+    A `scripted` provider has none.
     """
     if config.type is ProviderType.SCRIPTED:
         return ()
@@ -121,7 +121,7 @@ async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInf
 
 
 def _supported(entry: JsonObject, *path: str) -> bool | None:
-    """Return True or False for a capability of an Anthropic model, or None if the entry does not tell."""
+    """Return whether an Anthropic model has a capability, or None if its entry does not say."""
     node: Json = entry.get("capabilities")
     for step in path:
         node = as_object(node).get(step)
@@ -144,7 +144,7 @@ async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
             thinking=_listed(entry.get("supported_parameters"), "reasoning"),
             price=_router_price(as_object(entry.get("pricing"))),
         )
-        # newest first where the server tells the date: OpenAI lists its models in no order
+        # newest first if the server gives dates: OpenAI's list has no order
         for name, entry in sorted(_named(page.get("data"), "id"), key=lambda named: -as_count(named[1].get("created")))
     ]
 
@@ -154,7 +154,7 @@ def _listed(value: Json, word: str) -> bool | None:
 
 
 def _router_price(pricing: JsonObject) -> Price | None:
-    """Return OpenRouter's prices, which are texts of US dollars for one token, or -1 if they depend on the call."""
+    """Return OpenRouter's prices. They are sent as strings in US dollars a token; -1 means that they vary by call."""
     prices = {ours: _million(pricing.get(theirs)) for ours, theirs in _PRICES.items()}
     if prices["input"] is None or prices["output"] is None:
         return None
@@ -176,7 +176,7 @@ async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
             endpoint.provider,
             name,
             defused(name),
-            images=_listed(entry.get("capabilities"), "vision"),  # newer servers tell it here, older ones in /api/show
+            images=_listed(entry.get("capabilities"), "vision"),  # newer servers give it here, older ones in /api/show
             tools=_listed(entry.get("capabilities"), "tools"),
             thinking=_listed(entry.get("capabilities"), "thinking"),
         )
@@ -186,7 +186,7 @@ async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
 
 
 def _title(said: Json, name: str) -> str:
-    """Return a server's name for a model, or the model's id, in one line without pictures for the editor to fetch."""
+    """Return a server's title for a model, or its id, in one line without images, which an editor might fetch."""
     words = sanitize(as_text(said)[:_SCANNED], terminal=False).split()
     return defused(" ".join(words)[:_LONGEST_TITLE] or name)
 

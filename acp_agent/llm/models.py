@@ -1,4 +1,4 @@
-"""Names of models, and what `models.toml` says about them: size, abilities, prices."""
+"""Names of models, and the sizes, abilities and prices that `models.toml` lists for them."""
 
 import re
 import tomllib
@@ -19,11 +19,11 @@ _EDITION: Final = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 class Price(Shape):
-    """US dollars for a million tokens. Without a cache price, the cost of calls that used the cache is unknown.
+    """Prices in US dollars per million tokens. Without a cache price, the cost of calls that use the cache is unknown.
 
-    over         prompts longer than this many tokens cost more in all their parts
-    over_input   the factor for the prompt and its cached part; None if unknown
-    over_output  the factor for the answer; None if unknown
+    over         prompts longer than this many tokens cost more, and so do their answers
+    over_input   the factor for such a prompt and its cached part; None if unknown
+    over_output  the factor for the answer to it; None if unknown
     """
 
     shape_config = ShapeConfig(strict=False)
@@ -54,8 +54,8 @@ class Price(Shape):
 class ModelLimits(Shape):
     """The limits of a model. `context_window` and `max_output` are in tokens.
 
-    thinking  it thinks before it answers: it takes Anthropic's adaptive thinking, or is a reasoning model of OpenAI
-    images    it takes pictures
+    thinking  whether it thinks before it answers: by Anthropic's adaptive thinking, or as a reasoning model of OpenAI
+    images    whether it takes pictures
     """
 
     shape_config = ShapeConfig(strict=False)
@@ -67,7 +67,7 @@ class ModelLimits(Shape):
 
 
 class NoThinking(StrEnum):
-    """The type of `thinking` with which a request asks a model of Anthropic not to think before it answers."""
+    """The value of `thinking.type` that asks a model of Anthropic not to think before it answers."""
 
     OMITTED = "omitted"
     DISABLED = "disabled"
@@ -75,10 +75,10 @@ class NoThinking(StrEnum):
 
 
 class Efforts(Shape):
-    """The efforts that a thinking model can be asked for.
+    """The levels of effort that a thinking model takes.
 
-    levels        the words it takes, weakest first; empty if unknown
-    default       the level in force if a request names none; None if unknown
+    levels        their names, weakest first; empty if unknown
+    default       the level of a request that names none; None if unknown
     no_thinking   how a model of Anthropic is asked not to think; None for a model that always thinks
     """
 
@@ -110,13 +110,13 @@ class ModelTable(Shape):
     def known(self, model: str) -> ModelLimits | None:
         """Return the entry with the longest prefix of the id, or of its last part after a slash.
 
-        Return None without one.
+        Return None if there is none.
         """
         prefix = _longest_prefix(self.models, model)
         return self.models[prefix] if prefix else None
 
     def efforts_of(self, model: str) -> Efforts:
-        """Return how hard a model can be asked to think, by its id. An unknown model has no levels."""
+        """Return the levels of effort of a model. An unknown model has none."""
         prefix = _longest_prefix(self.efforts, model)
         return self.efforts[prefix] if prefix else Efforts()
 
@@ -129,7 +129,7 @@ class ModelTable(Shape):
 def _longest_prefix(prefixes: Container[str], model: str) -> str:
     """Return the longest prefix of the name in the table.
 
-    It tries each beginning: there are fewer of them than models.
+    It looks up each beginning of the name, because the table has more entries than a name has characters.
     """
     names = (model.lower(), model.lower().rpartition("/")[2])
     found = (next((name[:end] for end in range(len(name), 0, -1) if name[:end] in prefixes), "") for name in names)

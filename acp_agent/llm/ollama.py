@@ -2,11 +2,11 @@
 
 Source: ollama/ollama docs/api.md, docs/api/errors.mdx, api/types.go.
 
-The OpenAI-compatible endpoint of Ollama takes no window size: there a model is loaded with the server's default, 4096
-tokens on most machines, and a longer conversation is cut without a word.
+The OpenAI-compatible endpoint of Ollama takes no window size: it loads a model with the server's default, 4096 tokens
+on most machines, and silently cuts a longer conversation.
 
-A line of an answer is one object. It ends at LF or CR, which cannot stand inside JSON, never at U+2028, which can.
-Lines are split as bytes and decoded whole, so a character that is split over two chunks survives.
+Each line of an answer is one JSON object. A line ends at LF or CR, which JSON text cannot contain unescaped, and not at
+U+2028, which it can. Lines are split as bytes and then decoded, because a chunk may end inside a character.
 """
 
 import hashlib
@@ -66,13 +66,13 @@ _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
 @frozen
 class ModelCard:
-    """The answer of an Ollama server about one model (POST /api/show). Parts that older servers leave out stay unknown.
+    """An Ollama server's description of a model (POST /api/show). Values that older servers leave out are unknown.
 
-    context_length  the tokens it was trained for; None if unknown
-    num_ctx         the tokens of the window in its Modelfile; None leaves the window to the request
-    remote          it runs on ollama.com, always with its whole window
-    thinking        it takes `think`
-    images, tools   it takes pictures, makes calls; None if unknown
+    context_length  the window it was trained for, in tokens; None if unknown
+    num_ctx         the window that its Modelfile sets, in tokens; None leaves the window to the request
+    remote          whether it runs on ollama.com, always with its whole window
+    thinking        whether it takes the field `think`
+    images, tools   whether it takes pictures, and makes tool calls; None if unknown
     """
 
     context_length: int | None = None
@@ -83,9 +83,9 @@ class ModelCard:
     tools: bool | None = None
 
     def window(self, usual: int) -> int:
-        """Return the tokens of the window to load.
+        """Return the window to load the model with, in tokens.
 
-        A model without a setting gets `usual`, or less if it cannot hold that.
+        usual   the window of a model whose Modelfile sets none; a model trained for less gets less
         """
         longest = self.context_length
         if self.remote:
@@ -116,7 +116,7 @@ _NOTHING_SAID: Final = frozenset({"load", "unload"})
 
 @frozen
 class _Call:
-    """A tool call, which the server sends in one piece. `arguments` is an object, or on some servers JSON text."""
+    """A tool call, which the server sends whole. `arguments` is an object, or JSON text from some servers."""
 
     id: str
     name: str
@@ -126,7 +126,7 @@ class _Call:
 class OllamaReply:
     """One assistant message in progress.
 
-    maker   names the model that its thoughts belong to
+    maker   the `ModelEndpoint.maker` of the model
     seed    the bytes of the request. The id of a call that lacks one is derived from them and from its position, so
             the same answer always gives the same ids
     taken   the ids of calls that are already in the conversation
@@ -189,7 +189,7 @@ class OllamaReply:
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
 
     def _tool_use(self, call: _Call, spare_id: str) -> ToolUsePart:
-        """Return the call. A missing or repeated id is replaced, since a result must find its call."""
+        """Return the call. A missing or repeated id is replaced, since results name their call by id."""
         call_id = call.id if call.id and call.id not in self._taken else spare_id
         self._taken.add(call_id)
         raw = call.arguments
@@ -212,8 +212,8 @@ def request_body(
 ) -> JsonObject:
     """Return the body of POST /api/chat, streaming.
 
-    num_ctx   the window to load the model with; None leaves it to the server
-    think     ask for thoughts beside the text, or how hard to think; models without thoughts refuse it
+    num_ctx   the window to load the model with, in tokens; None leaves it to the server
+    think     whether to ask for thoughts, or the level of thinking; models that cannot think refuse True and levels
 
     The request asks the server to refuse a conversation that does not fit. By default the server would drop the oldest
     messages, or shift them out while it answers, without saying so.
@@ -258,8 +258,8 @@ def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
 def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
     """Return the tool results, one message each, then one message with their pictures and the user's words.
 
-    Not every template renders the pictures of a tool message, so the user's message holds them. A line for each, in the
-    same order, says which call it came from.
+    Not every model's template renders the pictures of a tool message, so the user's message holds them, with one line
+    for each picture, in the same order, that says which call it came from.
     """
     out: list[JsonObject] = []
     texts: list[str] = []
@@ -289,7 +289,7 @@ def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
 
 
 def _assistant(maker: str, message: Message) -> Sequence[JsonObject]:
-    """Return the answer with its calls. Thoughts are included only for the model that made them."""
+    """Return an answer of the model with its calls. Its thoughts are included only if this model made them."""
     out: JsonObject = {"role": "assistant", "content": message.text}
     thoughts = [part.text for part in message.parts if isinstance(part, ThoughtPart) and part.provider == maker]
     if any(thoughts):
@@ -314,7 +314,7 @@ _OF_AN_ANSWER: Final = ("message", "done", "error")
 
 
 async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> AsyncGenerator[JsonObject]:
-    """Yield the objects of an answer. Raises ProviderError (PROTOCOL) if the answer is no such stream, or is cut."""
+    """Yield the objects of an answer. Raises ProviderError (PROTOCOL) if the answer is not NDJSON, or is cut off."""
     content_type = answer.headers.get("content-type", "").lower()
     if content_type.startswith(_NOT_LINES):
         raise wrong_content(endpoint, content_type, await answer.excerpt())
@@ -336,7 +336,7 @@ async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> Asyn
 
 
 async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
+    """Yield the lines of a byte stream that are not blank, however the stream is divided into chunks.
 
     The last line may lack its line end, as from servers that do not stream. Raises ProviderError if that line was cut.
     """
@@ -383,9 +383,9 @@ _CARD_LIMIT: Final = 8 * 1024 * 1024  # bytes; it includes licences and template
 
 
 class OllamaProvider(HttpProvider):
-    """A model behind /api/chat.
+    """A Provider for a model of Ollama's /api/chat.
 
-    window, images, thinking   the user's settings; None takes what the server says of the model
+    window, images, thinking   the user's settings; None takes the server's values for the model
     effort                     how hard a thinking model thinks; None leaves it to the server
     """
 
@@ -409,14 +409,14 @@ class OllamaProvider(HttpProvider):
 
     @property
     def context_window(self) -> int:
-        """The user's setting, or the window that the model is loaded with once the first call has asked the server."""
+        """The context window in tokens: the user's setting, else, after the first call, what the server said."""
         return self._window or self._card.window(self._endpoint.context_window)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
 
-        Without a message the server is asked only whether it has the model: /api/chat would load gigabytes into memory
-        and generate nothing.
+        For a request without messages, the server is asked only whether it has the model. /api/chat would load
+        gigabytes into memory and generate nothing.
 
         Raises:
             ProviderError: also (PROTOCOL) for a stream that ends before a line with `done`.
@@ -427,7 +427,7 @@ class OllamaProvider(HttpProvider):
             yield ModelDone(Message(Role.ASSISTANT, ()), ModelStop.END)
             return
         if not self._asked:
-            with suppress(ProviderError):  # /api/chat may still work, or it gives the reason; the next call asks again
+            with suppress(ProviderError):  # /api/chat may still work, or tells the reason; the next call asks again
                 await self._ask_for_card()
         endpoint = self._endpoint
         body = write(self._body(request))
@@ -464,13 +464,16 @@ class OllamaProvider(HttpProvider):
             num_ctx=None if left_to_server else self.context_window,
             think=(self._effort or True) if thinks else False,
         )
-        if card.thinking and not thinks:  # without the field it would think
+        if card.thinking and not thinks:  # without the field the model would think
             body["think"] = False
         return body
 
     @asynccontextmanager
     async def _open(self, path: str, body: bytes, patience: float) -> AsyncGenerator[StreamedResponse]:
-        """POST and hold the answer open, with at most `patience` seconds of silence. Raises ProviderError."""
+        """Send a POST request and yield the open answer, which may be silent for `patience` seconds at most.
+
+        Raises ProviderError.
+        """
         headers = {
             "content-type": "application/json",
             "accept": "application/x-ndjson, application/json",

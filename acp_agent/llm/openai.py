@@ -1,7 +1,7 @@
 """Chat Completions, streamed: OpenAI's API, and every server that speaks it (Ollama, llama.cpp, vLLM, ...).
 
-Compatible servers differ from OpenAI in many details. The reply reads what they really send. The request starts in
-OpenAI's form, and a server's refusal teaches the provider what to leave out.
+Compatible servers differ from OpenAI in many details. `OpenAIReply` reads the forms that they really send. The first
+request has OpenAI's form. If a server refuses a part of it, the provider leaves that part out from then on.
 """
 
 import json
@@ -72,7 +72,8 @@ _STOPS: Final = {
     "refusal": ModelStop.REFUSAL,
 }
 REASONING_KEYS: Final = ("reasoning_content", "reasoning")
-"""The names of reasoning in a delta: of DeepSeek, Kimi, Qwen and llama.cpp; of vLLM, OpenRouter and Ollama."""
+"""The fields of a delta that hold reasoning: the first of DeepSeek, Kimi, Qwen and llama.cpp, the second of vLLM,
+OpenRouter and Ollama."""
 
 
 @dataclass(slots=True)
@@ -87,8 +88,8 @@ class _Call:
 class OpenAIReply:
     """One assistant message in progress.
 
-    maker           names the model that its thoughts belong to
-    finish_reason   empty until the server says why it stopped
+    maker           the `ModelEndpoint.maker` of the model
+    finish_reason   why the server ended the answer; empty until it says so
     """
 
     def __init__(self, maker: str) -> None:
@@ -104,11 +105,11 @@ class OpenAIReply:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the server has said that the answer is over. The usage may follow."""
+        """Whether the server has said that the answer is complete. The usage may still follow."""
         return self._ended or bool(self.finish_reason)
 
     def end(self) -> None:
-        """Take note that the server ends the answer."""
+        """Note that the server has ended the answer with `[DONE]`."""
         self._ended = True
 
     def feed(self, chunk: JsonObject) -> list[ModelText | ModelThought]:
@@ -144,7 +145,7 @@ class OpenAIReply:
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
-        if len(delta) == 1 and isinstance(content := delta.get("content"), str):  # most pieces
+        if len(delta) == 1 and isinstance(content := delta.get("content"), str):  # most pieces hold only text
             self._text.append(content)
             return [ModelText(content)] if content else []
         shown: list[ModelText | ModelThought] = []
@@ -176,7 +177,7 @@ class OpenAIReply:
             call.arguments.append(arguments)
 
     def _call(self, index: Json, call_id: str, name: str) -> _Call:
-        """Return the call that a piece belongs to: by index, else by id, else the last one."""
+        """Return the call that a piece belongs to, by its index, else by its id, else the last call."""
         known: _Call | None
         if isinstance(index, int):
             known = self._by_index.get(index)
@@ -203,7 +204,7 @@ def _starts_another(known: _Call, call_id: str, name: str) -> bool:
 
 
 def _text(content: Json) -> str:
-    """Return the text of content that is a string, or a list of parts on some servers."""
+    """Return the text of a `content`. It is a string, or from some servers a list of parts."""
     if isinstance(content, list):
         return "".join(as_text(as_object(part).get("text")) for part in content)
     return as_text(content)
@@ -218,11 +219,11 @@ def _usage(usage: JsonObject) -> Usage:
 
 
 class OpenAIQuirk(StrEnum):
-    """A part of the usual request that a server does not take. The server's refusal names it."""
+    """A part of OpenAI's request that a server does not take. The server's refusal names it."""
 
     NO_STREAM_OPTIONS = "no_stream_options"  # older compatible servers
     MAX_COMPLETION_TOKENS = "max_completion_tokens"  # OpenAI's reasoning models have renamed `max_tokens`
-    NO_REASONING = "no_reasoning"  # gpt-5.4 and later: tools on this API only without reasoning
+    NO_REASONING = "no_reasoning"  # gpt-5.4 and later take tools on this API only without reasoning
     NO_IMAGES = "no_images"  # models without vision; each server says it in its own words
 
 
@@ -258,7 +259,7 @@ def _system(prompt: str) -> list[JsonObject]:
 
 
 def _told(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> Sequence[Message]:
-    """Return the conversation as far as the model takes it."""
+    """Return the conversation without the parts that the model does not take."""
     return replace(endpoint, images=endpoint.images and OpenAIQuirk.NO_IMAGES not in quirks).fit_images(
         request.messages
     )
@@ -334,11 +335,11 @@ def _image(part: ImagePart) -> JsonObject:
 
 
 def _assistant(maker: str, message: Message) -> list[JsonObject]:
-    """Return the answer with its calls. Reasoning goes back only to the model that made it, under its original name."""
+    """Return an answer of the model with its calls. Reasoning is sent, in its own field, only to its own model."""
     out: JsonObject = {"role": "assistant", "content": message.text or None}
     for part in message.parts:
         if isinstance(part, ThoughtPart) and part.provider == maker and part.opaque:
-            # Only these keys: the session may have used the provider's other API, which keeps whole items.
+            # Only these keys: the part may come from the provider's other API, where it holds a whole item.
             for key, piece in ((key, part.opaque[key]) for key in REASONING_KEYS if key in part.opaque):
                 before = out.get(key)
                 out[key] = f"{before}{piece}" if isinstance(before, str) and isinstance(piece, str) else piece
@@ -356,7 +357,7 @@ _PATIENCE: Final = 1.0  # seconds to wait for usage and [DONE] after the finish 
 
 
 class OpenAIProvider(HttpProvider):
-    """A model behind /chat/completions."""
+    """A Provider for a model of Chat Completions."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         super().__init__(endpoint, http)
@@ -388,9 +389,9 @@ class OpenAIProvider(HttpProvider):
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> bytes:
-        """Return `request_body` as it is sent. Only what is new in it is written: the beginning may be long."""
+        """Return `request_body` as bytes. Only its new messages are serialized, since the conversation may be long."""
         endpoint, quirks = self._endpoint, self._quirks
-        if {"messages", "tools"} & endpoint.extra_body.keys():  # the user's own
+        if {"messages", "tools"} & endpoint.extra_body.keys():  # the user's `extra_body` replaces them
             return write(request_body(endpoint, request, quirks))
         frame = write(_body(endpoint, request, quirks, [], []))
         head, _, tail = frame.partition(b'"messages":[]')
@@ -401,7 +402,7 @@ class OpenAIProvider(HttpProvider):
         return b'%s"messages":%s%s' % (head, messages, tail)
 
     def _told(self, request: ModelRequest) -> Sequence[Message]:
-        """Return the conversation as far as the model takes it. Only new messages are searched for pictures."""
+        """Return the conversation without the parts that the model does not take. Only new messages are searched."""
         messages, known = request.messages, self._without_images
         if begins_with(messages, known) and not have_images(messages[len(known) :]):
             self._without_images = messages
@@ -428,7 +429,7 @@ class OpenAIProvider(HttpProvider):
             raise
 
     def _chunk(self, event: ServerEvent) -> JsonObject:
-        """Return one chunk. Raises ProviderError for an error in its place."""
+        """Return the chunk of an event. Raises ProviderError if the event reports an error."""
         chunk = parse_event(self._endpoint, event)
         error: Json = chunk.get("error")
         if error and isinstance(error, str):

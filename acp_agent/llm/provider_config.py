@@ -1,6 +1,6 @@
-"""The configured providers, and what is known and can be chosen of a model: keys read, addresses checked, defaults set.
+"""The configured providers, with their keys and addresses, and the options that a user can choose for a model.
 
-No adapter and no network is loaded.
+It imports neither the adapters of the APIs nor the HTTP client.
 """
 
 import re
@@ -60,19 +60,19 @@ class ProviderConfig:
     api_key_env     the name of the variable, for messages; the key itself is never shown
     timeout         the seconds of silence allowed between two pieces of an answer
     script          for `scripted`: a packaged name or a path; empty takes the model's id as the name
-    context_window  tokens; None takes what is known about the model
-    max_tokens      tokens of one answer; None as above
-    images          whether its models take pictures; None as above
+    context_window  tokens; None takes the known value of the model
+    max_tokens      tokens of one answer; None takes the known value
+    images          whether its models take pictures; None takes the known value
     tools           False for models that are offered no tools
-    thinking        whether its models are asked to think; None as above
+    thinking        whether its models are asked to think; None takes the known value
     effort          how hard thinking models think
     temperature     for models that do not think
-    api             which of OpenAI's two APIs
+    api             which of OpenAI's two APIs is used
     headers         further HTTP headers of every request; may hold secrets
     extra_body      fields added to every request, such as { top_p = 0.9 }
     keep_alive      how long Ollama keeps a model loaded, such as "30m"
-    stored          keys that are in no variable; looked up again for every endpoint, so that a new key counts at once
-    key_source      where a key that is in no variable comes from, for messages
+    stored          the keys that are not in a variable; read again for every endpoint, so that a new key counts at once
+    key_source      the place of a key that is not in a variable, for messages
     """
 
     name: str
@@ -122,7 +122,7 @@ class ProviderConfig:
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def with_stored_key(self) -> "ProviderConfig":
-        """Return the provider with the key that `acp-agent login` stored. A key from a variable goes first.
+        """Return the provider with the key that `acp-agent login` stored. A key from a variable has precedence.
 
         May wait for the keyring, so do not call it on the event loop if `stored.has` is True. Raises ConfigError.
         """
@@ -133,14 +133,14 @@ class ProviderConfig:
 
     @property
     def at_vendor(self) -> bool:
-        """True at the vendor's own address, where the vendor's prices hold and its newest API exists."""
+        """Whether the address is the vendor's own. Only there the vendor's prices and newest API can be relied on."""
         return self.type in _KEY_VARIABLES and (
             not self.base_url or _host(self.base_url) == _host(_BASE_URLS[self.type])
         )
 
     @property
     def speaks_responses(self) -> bool:
-        """True if OpenAI's Responses API is used. Other servers often lack it or have only part of it."""
+        """Whether OpenAI's Responses API is used. Compatible servers often lack it or have only part of it."""
         return self.api is OpenAIApi.RESPONSES or (self.api is OpenAIApi.AUTO and self.at_vendor)
 
 
@@ -187,7 +187,7 @@ def endpoint_of(
 
 
 def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tuple[bool, JsonObject]:
-    """Return whether the model is asked to think, and its further options in the words of the provider's API.
+    """Return whether the model is asked to think, and the fields for its other options in the provider's API.
 
     The options, such as temperature and effort, are the same in every request of a session, because a change loses the
     prompt cache. At Anthropic and OpenAI a thinking model takes no temperature, and a model that does not think takes
@@ -195,10 +195,10 @@ def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tu
     """
     thinking = limits.thinking if config.thinking is None else config.thinking
     fields: JsonObject = {}
-    local = config.type is ProviderType.OLLAMA  # it takes both; its adapter asks the server which models think
+    local = config.type is ProviderType.OLLAMA  # its models take both; the adapter asks the server which models think
     if config.temperature is not None and (local or not thinking):
         fields["temperature"] = config.temperature
-    if config.keep_alive:  # the server takes no text without a unit
+    if config.keep_alive:  # the server refuses a string without a unit
         fields["keep_alive"] = int(config.keep_alive) if config.keep_alive in ("-1", "0") else config.keep_alive
     if local:
         return thinking, fields
@@ -220,7 +220,7 @@ def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tu
 
 
 def _base_url(config: ProviderConfig, where: str) -> str:
-    """Return the address to append paths to. Accepts what users write: OLLAMA_HOST forms, a trailing /v1 or slash."""
+    """Return the address to append paths to. Accepts the forms of OLLAMA_HOST, and a trailing /v1 or slash."""
     url = config.base_url.strip().rstrip("/") or _BASE_URLS[config.type]
     if config.type is ProviderType.OLLAMA:
         url = _ollama_url(url)
@@ -311,10 +311,10 @@ class ModelInfo:
 
     provider        the configured name
     model           its own id; `PROVIDER:MODEL` chooses it
-    title           a name for people, or the id
+    title           the name that users see; the id if there is no other
     context_window  tokens, input and output together
     max_output      tokens of one answer
-    thinking        thinks before it answers
+    thinking        whether it thinks before it answers
     efforts         the levels of effort that it takes; empty if unknown
     """
 
@@ -333,7 +333,7 @@ class ModelInfo:
         return f"{self.provider}:{self.model}"
 
     def completed(self, config: ProviderConfig, known: ModelLimits | None, price: Price | None) -> "ModelInfo":
-        """Return the model with the user's settings first, then its server's values, then the packaged ones."""
+        """Return the model with the user's settings, else its server's values, else the packaged ones."""
         return replace(
             self,
             context_window=config.context_window or self.context_window or (known.context_window if known else None),
@@ -346,13 +346,13 @@ class ModelInfo:
 
 
 _LOCAL_EFFORTS = (Effort.LOW, Effort.MEDIUM, Effort.HIGH)
-"""The levels of Ollama's models that have more than on and off (ollama/ollama docs, "Thinking")."""
+"""The levels of those models of Ollama that have levels (ollama/ollama docs, "Thinking")."""
 
 
 def thinking_levels(
     config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None
 ) -> Levels | None:
-    """Return the levels of thinking of a model, or None if it cannot think or nothing is known.
+    """Return the levels of thinking of a model, or None if it cannot think or its levels are unknown.
 
     config   its provider, adapted to this model
     said     its description by the server; None if that is unknown
@@ -369,7 +369,7 @@ def thinking_levels(
 def temperature_levels(
     config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None
 ) -> Levels | None:
-    """Return the temperature presets of a model, or None if it takes none. Only Ollama's thinking models take one."""
+    """Return the temperature presets of a model, or None if it takes none, as a thinking model outside Ollama."""
     match config.type:
         case ProviderType.SCRIPTED:
             return None
@@ -404,17 +404,17 @@ def options_for(config: ProviderConfig, level: str, preset: str) -> ModelOptions
 def least_thinking(config: ProviderConfig, model: str, table: ModelTable) -> ModelOptions:
     """Return the options under which a model thinks as little as it can."""
     levels = thinking_levels(config, model, table)
-    if levels is None:  # a thinking model of Ollama thinks unless it is told not to
+    if levels is None:  # a thinking model of Ollama thinks unless the request says otherwise
         return ModelOptions(thinking=False if config.type is ProviderType.OLLAMA else None)
     return options_for(config, next(level for level in levels.values if level != DEFAULT), "")
 
 
 def _local(config: ProviderConfig, model: str, said: ModelInfo | None) -> Levels | None:
-    """Return the levels of a model on Ollama.
+    """Return the levels of a model on Ollama, or None before its server has described it.
 
-    Nothing is concluded before its server has described it, because a model that cannot think refuses such requests.
+    A model that cannot think refuses requests to think, so an unknown model has no levels.
     """
-    if "gpt-oss" in model:  # it cannot be told not to think
+    if "gpt-oss" in model:  # these models always think
         return _levels(_LOCAL_EFFORTS, config.effort or Effort.MEDIUM)
     if config.effort is not None:
         return _levels((Effort.NONE, *_LOCAL_EFFORTS), Effort.NONE if config.thinking is False else config.effort)
@@ -423,7 +423,7 @@ def _local(config: ProviderConfig, model: str, said: ModelInfo | None) -> Levels
 
 
 def _remote(config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None) -> Levels | None:
-    """Return the levels by the packaged table, or by what the server says and the user has set for an unknown model."""
+    """Return the levels in the packaged table; for an unknown model, those of the server and of the user's settings."""
     limits, efforts = table.limits(config.type, model), table.efforts_of(model)
     takes = efforts.levels if limits.thinking else said.efforts if said else ()
     anthropic = config.type is ProviderType.ANTHROPIC
@@ -432,7 +432,7 @@ def _remote(config: ProviderConfig, model: str, table: ModelTable, said: ModelIn
     off = config.effort is Effort.NONE or (anthropic and config.thinking is False)
     usual = Effort.NONE if off else config.effort
     if usual is not None and not takes and (limits.thinking or config.thinking):
-        takes = _LOCAL_EFFORTS  # the words that all servers with levels know
+        takes = _LOCAL_EFFORTS  # every server that has levels knows these
     if not takes:
         return None
     return _levels(takes, usual or efforts.default)

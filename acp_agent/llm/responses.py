@@ -2,14 +2,14 @@
 
 Sources: developers.openai.com "Responses", "Streaming events", "Reasoning models"; the types of its SDK.
 
-A server sends an output item up to four times: in deltas, in the `done` event of a part, in its own `done` event, and
-in the end of the response. The version in the end of the response counts, or else the one in the item's own `done`
-event. The user is shown what no delta has shown yet.
+A server sends an output item up to four times: in deltas, in the `done` event of a part, in the `done` event of the
+item, and in the event that ends the response. The last version counts. If it has more text than the deltas had, the
+user is shown the rest.
 
-Items that only the model's maker understands go back with the history, as `{"model": family, "item": item, "next":
-...}`. `next` holds what the following item needs beside our parts: its id, by which the API knows that reasoning and
-the following item belong together, and the `phase` of a message. Unknown events are skipped and logged once. Unknown
-items are kept whole.
+Items that only the API understands, such as reasoning, are stored in the history as `{"model": family, "item": item}`
+and sent back unchanged. `{"model": family, "next": ...}` holds fields of the item after it that our own parts have no
+place for: its id, by which the API knows that the reasoning belongs to it, and the `phase` of a message. Unknown events
+are skipped and logged once. Unknown items are stored whole.
 """
 
 import json
@@ -74,7 +74,7 @@ TEXT_DELTAS: Final = {
     "response.reasoning_summary_text.delta": ("reasoning", "summary_index"),
     "response.reasoning_text.delta": ("reasoning", "content_index"),
 }
-"""Event with a piece of text -> the kind of its item, and the key that numbers the part of the item."""
+"""For each event with a piece of text: the kind of its item, and the field with the index of the item's part."""
 
 
 @dataclass(slots=True)
@@ -82,9 +82,9 @@ class ResponsesItem:
     """An output item in progress.
 
     place         its position in the answer
-    told          the latest version that the server sent
-    begun, done   whether its `added` event, its `done` event has arrived
-    said          the pieces that were shown to the user
+    told          the latest whole version that the server sent
+    begun, done   whether its `added` event and its `done` event have arrived
+    said          the pieces of text that were shown to the user
     part          the part of the item that the last shown piece belongs to
     arguments     the arguments of a call, in pieces
     """
@@ -112,13 +112,13 @@ class ResponsesItem:
         return self._show(between + piece)
 
     def show_rest(self) -> list[ModelText | ModelThought]:
-        """Return what the whole item says beyond what was shown."""
+        """Return the text of the whole item that was not yet shown to the user."""
         whole, said = self._whole_text, "".join(self.said)
         return self._show(whole[len(said) :]) if whole.startswith(said) else []
 
     @property
     def text(self) -> str:
-        """The text as far as it is known. A thought is what was shown, since nothing else reads it."""
+        """The text so far: of reasoning what the user was shown, of a message the server's last whole version."""
         said = "".join(self.said)
         return said or self._whole_text if self.kind == "reasoning" else self._whole_text or said
 
@@ -132,23 +132,20 @@ class ResponsesItem:
 
     @property
     def refuses(self) -> bool:
-        """True if the item says that the model will not answer."""
+        """Whether the item is a refusal of the model to answer."""
         told = any(as_object(part).get("type") == "refusal" for part in as_list(self.told.get("content")))
         streamed = self.part is not None and self.part[0] == "response.refusal.delta"
         return self.kind == "message" and (told or streamed)
 
     @property
     def self_contained(self) -> bool:
-        """True if the item alone is enough to continue its reasoning.
-
-        The server stores nothing, so it must hold everything.
-        """
+        """Whether the item holds its reasoning, which the server does not store."""
         content = as_text(self.told.get("encrypted_content")) or as_list(self.told.get("content"))
         return self.done and bool(content)
 
     @property
     def _between(self) -> str:
-        """The text between two of its parts: summaries are paragraphs, the parts of a message are one text."""
+        """The separator between its parts: parts of reasoning are paragraphs, parts of a message are one text."""
         return "\n\n" if self.kind == "reasoning" else ""
 
     @property
@@ -169,13 +166,13 @@ class ResponsesItem:
 _log = Log(__name__)
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.done"})
-# Events that repeat what other events say.
+# Events that only repeat the content of other events.
 _REPEATED: Final = (
     "content_part.added content_part.done created in_progress output_text.annotation.added output_text.done "
     "queued reasoning_summary_part.added reasoning_summary_part.done reasoning_summary_text.done "
     "reasoning_text.done refusal.done"
 )
-# "message" is an event without type and name.
+# "message" stands for an event that has neither type nor name.
 _SKIPPED: Final = frozenset((*map("response.{}".format, _REPEATED.split()), "keepalive", "message"))
 _STOPS: Final = {
     "max_output_tokens": ModelStop.MAX_TOKENS,
@@ -188,8 +185,8 @@ _STOPS: Final = {
 class ResponsesReply:
     """One assistant message in progress.
 
-    provider, family   the tags of its opaque parts
-    ended              True once the server says that the response is whole
+    provider, family   stored in its opaque parts, which are sent only to the same provider and family of models
+    ended              whether the server has sent the event that ends the response
     """
 
     def __init__(self, provider: str, family: str) -> None:
@@ -205,9 +202,9 @@ class ResponsesReply:
 
     @property
     def settled(self) -> bool:
-        """True if nothing is missing although the server sent no end of the response.
+        """Whether the answer is complete even if the server does not send the event that ends the response.
 
-        That is so if every item is done and the last one is a text or a call.
+        It is complete if every item is done and the last one is a message or a call.
         """
         last = max(self._items, key=lambda item: item.place, default=None)
         kinds = ("message", "function_call")
@@ -269,7 +266,7 @@ class ResponsesReply:
         return item.show_rest()
 
     def _end(self, response: JsonObject) -> list[ModelText | ModelThought]:
-        """Take the items from the end of the response. Some servers leave them out there."""
+        """Take the items from the event that ends the response. Some servers leave them out of it."""
         self.ended = True
         self._reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         self._usage = _usage(as_object(response.get("usage")))
@@ -286,7 +283,8 @@ class ResponsesReply:
             same_kind = known.get(kind)
             item = same_kind.popleft() if same_kind else ResponsesItem(kind, place)
             item.place = place
-            if not (item.done and item.told.get("encrypted_content")):  # then the API wants the earlier version
+            # The API takes encrypted reasoning back only as its item's own event had it.
+            if not (item.done and item.told.get("encrypted_content")):
                 item.tell(told)
             item.done = True
             self._items.append(item)
@@ -294,7 +292,7 @@ class ResponsesReply:
         return shown
 
     def _at(self, kind: str, event: JsonObject) -> ResponsesItem:
-        """Return the item that a piece belongs to, or a new one if the piece came first."""
+        """Return the unfinished item of this kind that a piece belongs to, or a new one."""
         return self._under_way(kind, as_text(event.get("item_id")), event) or self._new(kind, event)
 
     def _under_way(self, kind: str, item_id: str, event: JsonObject) -> ResponsesItem | None:
@@ -302,9 +300,9 @@ class ResponsesReply:
         return item if item is not None and not item.done and item.kind == kind else None
 
     def _known(self, item_id: str, event: JsonObject) -> ResponsesItem | None:
-        """Return an item by its position, else by its id, else the last one.
+        """Return the item of an event by its position, else by its id, else the last item.
 
-        Ids change between events on some servers.
+        Some servers change the id of an item from event to event.
         """
         index = event.get("output_index")
         if isinstance(index, int):
@@ -336,7 +334,7 @@ class ResponsesReply:
             case "message":
                 text = item.text
                 return TextPart(text) if text else None
-            case "function_call" if item.told:  # deltas alone do not name the tool
+            case "function_call" if item.told:  # the deltas do not name the tool
                 call_id, raw = as_text(item.told.get("call_id")) or as_text(item.told.get("id")), item.raw_arguments
                 return tool_use(call_id, as_text(item.told.get("name")), read_arguments(raw), raw, seen, "call")
             case "reasoning":
@@ -349,7 +347,7 @@ class ResponsesReply:
                 return OpaquePart(self._provider, self._kept("item", item.told))
 
     def _tell_next(self, parts: list[Part], item: ResponsesItem) -> None:
-        """Keep with the preceding reasoning what this item needs beside its part."""
+        """Store the id and phase of this item with the reasoning before it."""
         before = parts[-1] if parts else None
         opaque = before.opaque if isinstance(before, ThoughtPart) else None
         names = ("phase",) if opaque is None else ("id", "phase")
@@ -377,9 +375,9 @@ def _usage(usage: JsonObject) -> Usage:
     return Usage(total - read - written, as_count(usage.get("output_tokens")), read, written)
 
 
-_DONE: Final = "[DONE]"  # sent by servers that have this API beside Chat Completions
+_DONE: Final = "[DONE]"  # sent by servers that also have the Chat Completions API
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after the response
-# Code of a failed response -> the general error type. Other codes are types themselves, or faults of the server.
+# The general error type of each code of a failed response. Other codes are types themselves, or errors of the server.
 _INVALID: Final = (
     "invalid_prompt invalid_encrypted_content data_residency_mismatch bio_policy cyber_policy "
     "misalignment_policy_violation invalid_image invalid_image_format invalid_image_mode invalid_image_url "
@@ -394,7 +392,7 @@ _TYPES: Final = {
 
 
 class ResponsesProvider(HttpProvider):
-    """A model behind /responses. A reasoning model has an endpoint with `thinking`."""
+    """A Provider for a model of the Responses API. The endpoint of a reasoning model has `thinking` set."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         super().__init__(endpoint, http)
@@ -441,7 +439,7 @@ class ResponsesProvider(HttpProvider):
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
         if refuses_thoughts(error) and ResponsesQuirk.NO_THOUGHTS not in self._quirks:
             sent = thought_digests(request, opaque=True) - self._refused
-            if self._refused and sent:  # also newer reasoning was refused: the server takes none
+            if self._refused and sent:  # newer reasoning was refused too: the server takes none
                 self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
             if sent:
                 self._refused |= sent

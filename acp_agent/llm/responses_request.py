@@ -1,8 +1,8 @@
-"""The request of OpenAI's Responses API, and what to change for servers that know only part of it.
+"""The request of OpenAI's Responses API, and its variants for servers that know only part of the API.
 
-The server keeps nothing (`store: false`), so each request carries the whole conversation. The same conversation always
+The server stores nothing (`store: false`), so each request carries the whole conversation. The same conversation always
 gives the same bytes, and a longer one starts with the bytes of the shorter one, because prompt caching works on
-prefixes. No `prompt_cache_key` is sent: the prefix says the same, and several compatible servers refuse it.
+prefixes. No `prompt_cache_key` is sent: caching works without it, and several compatible servers refuse it.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ _LONGEST_ID: Final = 64  # characters of a `call_id`
 
 
 class ResponsesQuirk(StrEnum):
-    """A part of the usual request that a server does not take. The server's refusal names it."""
+    """A part of OpenAI's request that a server does not take. The server's refusal names it."""
 
-    NO_ENCRYPTED = "no_encrypted"  # models that show their reasoning, or have none
-    NO_SUMMARY = "no_summary"  # likewise; OpenAI gives summaries only to verified organisations
+    NO_ENCRYPTED = "no_encrypted"  # models that send their reasoning as text, or have none
+    NO_SUMMARY = "no_summary"  # the same models; and OpenAI gives summaries only to verified organisations
     NO_PARALLEL = "no_parallel"  # models that make one call at a time
-    TEXT_RESULTS = "text_results"  # LM Studio: a tool's output is a string
+    TEXT_RESULTS = "text_results"  # LM Studio takes a tool's output only as a string
     NO_IMAGES = "no_images"  # models without vision; each server says it in its own words
-    NO_THOUGHTS = "no_thoughts"  # servers that take no reasoning back
+    NO_THOUGHTS = "no_thoughts"  # servers that do not take reasoning in the history
 
 
 _REFUSALS: Final = (
@@ -75,7 +75,7 @@ def quirk_in(error: ProviderError) -> ResponsesQuirk | None:
 
 
 def refuses_thoughts(error: ProviderError) -> bool:
-    """Return True if the server refuses earlier reasoning: another organisation's, too old, or out of place."""
+    """Return True if the server refuses earlier reasoning, as another organisation's, too old, or out of place."""
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
 
 
@@ -86,7 +86,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
     body: JsonObject = {"model": endpoint.model, "stream": True, "store": False}
     if endpoint.thinking and ResponsesQuirk.NO_ENCRYPTED not in quirks:
         body["include"] = ["reasoning.encrypted_content"]
-    reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort and what the user has set
+    reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort, and fields that the user has set
     if endpoint.thinking and ResponsesQuirk.NO_SUMMARY not in quirks:
         reasoning = {"summary": "auto", **reasoning}
     if reasoning:
@@ -97,7 +97,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
     if request.system.strip():
         body["instructions"] = request.system
     if request.tools:
-        # `strict` is True by default, which refuses schemas with optional parameters.
+        # With `strict`, which is the default, the API refuses schemas with optional parameters.
         body["tools"] = [
             {
                 "type": "function",
@@ -145,9 +145,9 @@ def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
 
 
 def _assistant(endpoint: ModelEndpoint, message: Message) -> list[JsonObject]:
-    """Return what the model said and called, each after the reasoning that led to it.
+    """Return the texts and calls of the model, each after the reasoning that led to it.
 
-    Reasoning that nothing follows is left out, because the API refuses it.
+    Reasoning at the end is left out, because the API refuses reasoning that no item follows.
     """
     out: list[JsonObject] = []
     thoughts: list[JsonObject] = []
@@ -176,14 +176,14 @@ def _assistant(endpoint: ModelEndpoint, message: Message) -> list[JsonObject]:
 
 
 def _kept(endpoint: ModelEndpoint, part: ThoughtPart | OpaquePart) -> JsonObject:
-    """Return what the reply kept of an item, if this provider and a model of this family made it."""
+    """Return the stored data of a part if this provider and a model of this family made it; else an empty object."""
     kept = (part.opaque if isinstance(part, ThoughtPart) else part.payload) or {}
     mine = part.provider == endpoint.provider and kept.get("model") == family(endpoint.model)
     return kept if mine else {}
 
 
 def _said(text: str, following: JsonObject) -> JsonObject:
-    """Return a message of the model, as the API gave it if its id is known, else in the form every server takes."""
+    """Return a message of the model: in the API's own form if its id is known, else in the form every server takes."""
     told = following if following.get("type") == "message" else {}
     item: JsonObject = {"type": "message", "role": "assistant", **told}
     if "id" in told:
@@ -198,7 +198,7 @@ def _called(use: ToolUsePart, following: JsonObject) -> JsonObject:
 
 
 def _id(call_id: str) -> str:
-    """Return the id of a call in the length that the API takes. The same id always gives the same result."""
+    """Return the id of a call. An id that is too long for the API is replaced by its hash."""
     if len(call_id) <= _LONGEST_ID:
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""Further tries: the same model again after a failure that may pass, and other models if one does not answer."""
+"""Retry the same model after a temporary failure, and fall back to other models if one does not answer."""
 
 import json
 import random
@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 
 @asynccontextmanager
 async def closing_stream(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncIterator[_T]]:
-    """Close the inner stream, and so its connection, however the outer one ends."""
+    """Close the stream, and so its connection, at the end of the block."""
     try:
         yield events
     finally:
@@ -66,13 +66,13 @@ async def closing_stream(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncItera
 
 
 UsageListener: TypeAlias = Callable[[ModelRef, Usage | None], None]
-"""Receives the usage of each call that a model began to answer, or None if the call broke off before it was known."""
+"""Receives the usage of each call that a model began to answer; None if the call broke off before it was known."""
 
 
 class MeteredProvider(WrapperProvider):
     """A Provider that reports the usage of each call.
 
-    It stands inside retries and fallbacks, because they make calls, too.
+    Retries and fallbacks wrap it, so that it reports each of their calls.
     """
 
     def __init__(self, wrapped: Provider, spent: UsageListener) -> None:
@@ -80,7 +80,7 @@ class MeteredProvider(WrapperProvider):
         self._spent = spent
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream an answer, as the port says. A call that fails before its first event used nothing."""
+        """Stream an answer, as the port says. A call that fails before its first event is not reported."""
         ref, began, usage = ModelRef(self.name, self.model), False, None
         try:
             async with closing_stream(self.wrapped.stream(request)) as events:
@@ -94,9 +94,9 @@ class MeteredProvider(WrapperProvider):
 
 
 class ToollessProvider(WrapperProvider):
-    """A Provider whose model is never shown a tool, because most servers refuse tools for a model that knows none.
+    """A Provider for a model that takes no tools. Most servers refuse a request with tools for such a model.
 
-    Earlier calls and results of other models are put into words.
+    Earlier calls of other models and their results are sent as text.
     """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -123,9 +123,9 @@ def _said(part: Part) -> Iterator[Part]:
 
 
 class SanitizingProvider(WrapperProvider):
-    """A Provider whose deltas and errors are safe to show in an editor. The message for the history stays unchanged.
+    """A Provider whose deltas and errors are safe to show in an editor. The final message stays unchanged.
 
-    Deltas lose the images that an editor would fetch.
+    Links to images, which an editor would fetch, are removed from the deltas.
 
     redact   removes secrets from errors: some servers quote the refused key or the request
     """
@@ -161,8 +161,8 @@ class RetryPolicy(NamedTuple):
     attempts          requests in all, the first one included
     base, ceiling     the wait doubles from `base` up to `ceiling`
     jitter            the random share of the wait, in both directions
-    longest_asked     give up if a server asks for a longer wait than this
-    budget            the latest start of a further attempt, measured from the first one
+    longest_asked     the longest wait that a server may ask for; for a longer one it gives up
+    budget            the time from the first attempt after which no further one is started
     """
 
     attempts: int = 3
@@ -185,8 +185,8 @@ class RetryPolicy(NamedTuple):
 class RetryingProvider(WrapperProvider):
     """A Provider that repeats a failed request as long as no part of an answer has come through.
 
-    After the first event a repetition would say things twice, so the error is raised instead. `on_retry` receives a
-    text for the user that says why and when it tries again. Tests pass their own `sleep`, `clock` and `chance`.
+    After the first event a repetition would show text twice, so the error is raised instead. `on_retry` receives a
+    text for the user that says why and when the request is repeated. Tests pass `sleep`, `clock` and `chance`.
     """
 
     def __init__(
@@ -232,8 +232,8 @@ class RetryingProvider(WrapperProvider):
             await self._sleep(wait)
 
 
-# Errors of a server, not of a request: another model may answer. A conversation that is too long or refused fails
-# everywhere. An answer in a wrong form is reported, because it is mostly due to a wrong base_url.
+# Errors of a server, after which another model may answer. Other errors are raised: a conversation that is too long or
+# refused fails at every model, and an answer in a wrong form is mostly due to a wrong base_url.
 _ELSEWHERE: Final = frozenset(
     {
         ProviderErrorKind.AUTH,
@@ -250,14 +250,14 @@ _STAY: Final = 300.0
 
 
 class FallbackProvider:
-    """A Provider made of several models, each with its own retries. The first one that answers counts.
+    """A Provider made of several models, each with its own retries. A request goes to the first one that answers.
 
-    It switches only before any part of an answer has come through, since halves of two models make no answer. A model
-    that stands in stays for the rest of the turn and for `stay` seconds, because each change loses a prompt cache. The
-    first turn after that begins with the first model again.
+    It switches only before any part of an answer has arrived, since parts of two models' answers do not fit together. A
+    fallback model stays in use for the rest of the turn and for `stay` seconds, because each change loses a prompt
+    cache. The first turn after that begins with the first model again.
 
     on_switch   receives a text for the user that says which model did not answer and which is asked now
-    stay        the seconds before the first model is tried again
+    stay        the seconds before the first model is asked again
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class FallbackProvider:
         """Stream an answer, as the port says.
 
         Raises:
-            ProviderError: No model answered. It is the first error, with the reasons of the others.
+            ProviderError: No model answered. It is the first model's error, with those of the others in its message.
 
         """
         if self._at and self._clock() >= self._until and _begins_a_turn(request):
@@ -324,6 +324,6 @@ class FallbackProvider:
 
 
 def _begins_a_turn(request: ModelRequest) -> bool:
-    """Return True if the request ends with the user's words, not with results that the model waits for."""
+    """Return True if the request ends with a prompt of the user, not with tool results."""
     last = request.messages[-1] if request.messages else None
     return last is None or (last.role is Role.USER and not any(isinstance(part, ToolResultPart) for part in last.parts))

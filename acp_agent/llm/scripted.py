@@ -16,7 +16,7 @@ tools = [{ name = "bash", arguments = { command = "ls" } }]
 delay_ms = 0                     # before each chunk
 hang = true                      # never ends after its chunks
 error = { kind = "overloaded", message = "..." }
-stop = "max_tokens"              # else tool_use where there are tools, else end
+stop = "max_tokens"              # by default tool_use if there are tools, else end
 usage = { input = 10, output = 5 }
 """
 
@@ -59,7 +59,7 @@ def _chunks(value: object) -> object:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
-        raise ValueError("a string or a list of strings")  # noqa: TRY004 - it is told as what is wrong with the value
+        raise ValueError("a string or a list of strings")  # noqa: TRY004 - reported as an invalid value
     return cast("object", value)
 
 
@@ -219,7 +219,7 @@ class ScriptedProvider:
         yield ModelDone(message, stop, _usage(step, request, message))
 
     def _step(self, history: Sequence[Message]) -> Step:
-        """Return the step that is due. Raises ProviderError if the script has none."""
+        """Return the next step. Raises ProviderError if the script has none."""
         prompt, answers = _position(history)
         for turn in self._script.turns:
             if re.search(turn.when, prompt, re.IGNORECASE):
@@ -256,9 +256,9 @@ def _position(history: Sequence[Message]) -> tuple[str, int]:
 
 
 def _prompt(message: Message) -> str:
-    """Return the user's words in a message, or an empty string if it has only results and our notes about them.
+    """Return the user's prompt in a message, or an empty string if it has only tool results and our notes about them.
 
-    After a turn was cut off, one message holds its results, its prompt and the prompt that follows.
+    After a turn was interrupted, one message holds its tool results, its prompt and the next prompt.
     """
     said: list[str] = []
     for part in reversed(message.parts):

@@ -158,7 +158,7 @@ async def test_the_utility_gate_skips_what_was_read_before_or_costs_too_much_and
         await session.say("word " * 5_000)
         skipped, exempt = session.calls[5:]
         assert (skipped.status, exempt.status) == ("failed", "completed")
-        assert "this call promises too little for what it costs now" in told(model.requests[-2])
+        assert "this call is not worth its cost now" in told(model.requests[-2])
         assert "bravo" not in told(model.requests[-1])
         skipped = "2 calls worth less than 0.6 skipped; never skipped: list_directory"
         assert f"Utility gate: {skipped}" in await session.status()

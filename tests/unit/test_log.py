@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_opened_is_replaced_by_stderr(tmp_path):
     os.mkfifo(fifo)
     for file in (str(fifo), str(tmp_path), "/proc/nowhere/agent.log"):
         done = run("info", file)
-        assert "cannot be opened, so the log is here" in done.stderr.splitlines()[0]
+        assert "cannot be opened, so the log is on stderr" in done.stderr.splitlines()[0]
         assert " info    said " in done.stderr
 
 

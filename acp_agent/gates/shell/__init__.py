@@ -1,1 +1,1 @@
-"""Shell text, read: the syntax tree, what is plain in it, and every command it may run. Loaded at the first command."""
+"""Parse shell text, prove which commands it runs, and list every command that it may run."""

@@ -1,7 +1,8 @@
-"""Arguments that are small programs or settings: scripts of sed and awk, and what a call of git configures.
+"""Find what sed and awk scripts, printf formats and git settings in a command's arguments may run or write.
 
-A script may read, write or run something beside its input. A key of git such as core.hooksPath or alias.x is a command
-that git runs later. The keys that may be set without a question are listed in `workspace/git/settings.toml`.
+A script may read files other than its input, write files or run commands. The value of a git setting such as
+core.hooksPath or alias.x names a command that git runs later. `workspace/git/settings.toml` lists the settings that may
+be changed without a question.
 """
 
 import re
@@ -15,7 +16,7 @@ MAX_SCRIPT = 4096
 """The most characters of a script that is read. A longer one counts as unclear."""
 
 # Blanks are matched possessively, so that a script of blanks does not take polynomial time.
-# In `[^/]` the delimiter is a character. In longer brackets, where versions of sed may differ, it may not stand.
+# The delimiter may stand alone in brackets (`[^/]`). Longer brackets with it are refused, since versions of sed differ.
 _SED_PATTERN = (
     r"(?:\\.|(?!{d})[^\[\\\n]|\[\^?+\]?+(?:\[(?!{d}):[a-z]++:\]|\\[^\]\n]|(?!{d})[^\[\]\\\n])*+\]"
     r"|\[\^?+[^\[\]\\\n]++\])*+{d}"
@@ -47,7 +48,7 @@ _AWK_OPTIONS = lazy_regex(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version
 
 
 def sed_asks(args: tuple[str, ...]) -> str:
-    """Return the part of a sed call that may write, read or run something; empty if none may."""
+    """Return the part of a sed call that may write or run something or read another file; empty if none may."""
     grammar = grammar_of("sed")
     parsed = grammar.parse(args) if grammar is not None else ParsedArguments(unknown=args)
     for word in parsed.unknown:
@@ -72,7 +73,7 @@ def _sed_plain(script: str) -> bool:
 
 
 def awk_asks(args: tuple[str, ...]) -> str:
-    """Return the part of an awk call that may write, read or run something; empty if none may."""
+    """Return the part of an awk call that may write or run something or read another file; empty if none may."""
     index = 0
     while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
         if not _AWK_OPTIONS.fullmatch(args[index]):
@@ -90,7 +91,7 @@ _PRINTF_SETS = lazy_regex(r"%[^a-zA-Z]*[hjlLqtz]*n")
 def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:
     """Return the format of a printf call that may set a variable, as `%n` does in bash; empty if it sets none.
 
-    A pattern may stand for any format.
+    patterns   the words that bash may replace by file names; such a word may become any format
     """
     form = next(iter(args[1:] if args[:1] == ("--",) else args), "")
     sets = form in patterns or _PRINTF_SETS.search(form.replace("%%", ""))
@@ -100,8 +101,8 @@ def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:
 def _awk_writes(script: str) -> bool:
     """Return whether a `print` may write to a file.
 
-    A `/` may begin a regular expression or divide. Behind it, and behind a comment or a backslash, it is unclear where
-    a string or a statement ends. There any `>` counts.
+    A `/` either begins a regular expression or divides. After a `/`, a `#` or a backslash it is unclear where a string
+    or a statement ends, so every later `>` counts.
     """
     printing = False
     for token in _AWK_TOKEN.finditer(script):
@@ -130,7 +131,7 @@ _APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--inten
 
 
 def sets_nothing(parsed: ParsedArguments) -> bool:
-    """Return whether a call of `git config` only reads. An unclear call does not.
+    """Return whether a call of `git config` only reads. Return False for an unclear call.
 
     Git stops looking for options at the first operand: `git config KEY VALUE --get` sets KEY.
     https://git-scm.com/docs/git-config
@@ -149,13 +150,13 @@ def lists_all_settings(parsed: ParsedArguments) -> bool:
 
 
 def applies_patch(parsed: ParsedArguments) -> bool:
-    """Return whether a call of git changes the files that a patch names. An unclear call does."""
+    """Return whether a call of git changes the files that a patch names. Return True for an unclear call."""
     only_looks = not _LOOKS.isdisjoint(parsed.options) and _APPLIES.isdisjoint(parsed.options)
     return parsed.verbs in (("apply",), ("am",)) and (not only_looks or bool(parsed.unknown))
 
 
 def config_write(command: Command) -> str:
-    """Return the setting of a call that git may run or obey later, such as "core.hookspath"; empty if there is none."""
+    """Return the setting that a call changes and git may later run or obey, such as "core.hookspath"; else empty."""
     if command.name != "git":
         return ""
     parsed = parsed_git(command.argv[1:])
@@ -186,11 +187,11 @@ def config_file(command: Command) -> str:
 
 
 def parsed_git(args: tuple[str, ...]) -> ParsedArguments:
-    """Return the arguments of git as it reads them, wherever the program of that name lies."""
+    """Return the arguments of a git call, parsed as git itself reads them."""
     grammar = grammar_of("git")
     return grammar.parse(args) if grammar is not None else ParsedArguments()
 
 
 def _spelled(parsed: ParsedArguments, option: str) -> bool:
-    """Return whether a call gives a long option, abbreviated or not."""
+    """Return whether a call has a long option, abbreviated or not."""
     return any(len(each) > 2 and option.startswith(each) for each in parsed.options)

@@ -1,12 +1,12 @@
-"""The commands that a shell text runs: those that are proven, and those that stand anywhere in it.
+"""The commands that a shell text is proven to run, and all commands that it contains.
 
-There are two readings of one text. `analyse` proves: `Plain` lists exactly the commands that bash runs, word for word.
-A text that it cannot prove is `Opaque`; it may be asked about, but no rule allows it. `survey` suspects: it lists every
-command anywhere in the text (in loops, substitutions, functions, here-documents for shells, nested `sh -c` strings,
-behind wrappers), for the gates that only forbid.
+A text is read in two ways. `analyse` proves: its `Plain` lists exactly the commands that bash runs, word for word. For
+a text that it cannot prove it returns `Opaque`: the user may be asked about such a text, but no rule allows it.
+`survey` suspects: it lists every command anywhere in the text (in loops, substitutions, functions, here-documents for
+shells, nested `sh -c` strings, after wrappers), for the gates that only forbid.
 
-Nearly every text is one command of plain words. It is read without the parser, which is slow to load and is imported
-when the first other text is read.
+Nearly every text is one command of plain words, which is read without the parser. The parser is slow to load, so it is
+imported only when another text is read.
 """
 
 import re
@@ -30,16 +30,16 @@ MAX_SECONDS = 1.0
 TOO_DEEP = "nests too deeply"
 
 MAX_DEPTH = 5
-"""The most shells inside one another that are read (`bash -c "sh -c '…'"`)."""
+"""The most nested shells that are read: `bash -c "sh -c '…'"` nests two."""
 
 MAX_TREE_DEPTH = 100
-"""The most nodes of a syntax tree inside one another that are walked. Deeper texts count as unread."""
+"""The greatest depth of a syntax tree that is walked. Deeper texts count as unread."""
 
 DAMAGED = "is damaged"
 """The `unclear` of a command that was guessed from a text with a syntax error, ignoring quotes."""
 
 _LITERAL = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./:@%+,-][A-Za-z0-9_./:@%+,=-]*)*")
-"""Words that bash passes on as they are written."""
+"""A text of words that bash passes to the program unchanged."""
 
 _MAX_LITERAL = 1024
 _GIT_STARTERS = frozenset(("bisect", "submodule"))
@@ -83,14 +83,14 @@ class Command:
     argv          the words that bash passes, quotes removed; empty if it only sets variables
     assignments   `NAME=value` words before it, or those that its wrapper sets (`env A=1 …`)
     joined        the operator before it in the text: "", "&&", "||", ";", "|", "&"
-    runs          the commands that it starts itself: behind a wrapper, in `sh -c`, `eval`, `find -exec`, ...
+    runs          the commands that it starts itself: as a wrapper, in `sh -c`, `eval`, `find -exec`, ...
     wrapper       whether it only starts `runs`, with exactly these words (`timeout 5 git status`)
     appended      whether it starts `runs` with further unknown words (`xargs`, `find -exec … +`)
     unclear       why it is unclear what it starts; empty if `runs` is all of it
     stdin         the literal text of a here-document, a here-string or `echo … |` that it reads
     patterns      the words that bash may replace by file names (`*.py`), as written
-    scopes        the brackets around it in its text, outermost first, each with its number: `(1` for a subshell or a
-                  substitution, `{1` for a group, `?1` for what may not run, such as a loop or a function
+    scopes        the constructs around it in its text, outermost first, each with a number: `(1` for a subshell or a
+                  substitution, `{1` for a group, `?1` for a construct that may not run, such as a loop or a function
     """
 
     argv: tuple[str, ...]
@@ -118,16 +118,16 @@ class Command:
 
     @property
     def tool(self) -> str:
-        """The name by which tables know the program; empty for a project's script with such a name."""
+        """The name under which the tables list the program; empty for a project's own script with such a name."""
         folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
         installed = not slash or folder in _STANDARD_FOLDERS or folder.rpartition("/")[2] in _INSTALLED
         return self.name if installed or self.name in _PROJECT_TOOLS else ""
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The arguments that do not belong to a command that it starts: ("5",) for `timeout 5 git status`."""
+        """The arguments without the words of the commands that it starts: ("5",) for `timeout 5 git status`."""
         args, kept, position = self.argv[1:], list[str](), 0
-        for inner in self.runs:  # they stand in this order, so one pass is enough
+        for inner in self.runs:  # `runs` is in the order of the text, so one pass is enough
             size = len(inner.argv)
             start = next((at for at in range(position, len(args)) if args[at : at + size] == inner.argv), None)
             if start is not None:
@@ -151,7 +151,7 @@ class Plain:
 
 @frozen
 class Opaque:
-    """A text that is not proven. `reason` is for people: "uses a command substitution"."""
+    """A text that is not proven. `reason` is shown to the user: "uses a command substitution"."""
 
     reason: str
 
@@ -169,13 +169,13 @@ class Construct(StrEnum):
 
 
 class Survey(NamedTuple):
-    """Everything that was found in a text, understood or not.
+    """Every command and danger that was found in a text, even if the text was not fully understood.
 
     commands     every simple command anywhere, in source order; nested ones are in their `runs`
-    constructs   the substitutions in it
-    hazards      dangers that are no single command (a fork bomb, decoded text piped into a shell)
-    damage       why there may be more in it (a syntax error, bytes that the parser skipped); empty if the tree is whole
-    unread       why it could not be read to the end (too long, too deep, too slow); empty if it was
+    constructs   the substitutions in the text
+    hazards      dangers that are not a single command (a fork bomb, decoded text piped into a shell)
+    damage       why it may contain more commands (a syntax error, bytes that the parser skipped); empty if it does not
+    unread       why it was not read to the end (too long, too deep, too slow); empty if it was
     """
 
     commands: tuple[Command, ...] = ()
@@ -191,14 +191,14 @@ class Survey(NamedTuple):
 
 
 class ShellText:
-    """A shell text with its readings. Each is computed on first need, and at most once."""
+    """A shell text with its analysis and its survey. Each is computed when first needed, and at most once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def literal(self) -> Command | None:
-        """The only command of a text of plain words, if it starts no other command; None for any other text."""
+        """The command of a text that is one command of plain words and starts no other command; else None."""
         if len(self.text) > _MAX_LITERAL or not _LITERAL.fullmatch(self.text):
             return None
         command, table = Command(tuple(self.text.split(" "))), tables()
@@ -218,7 +218,7 @@ class ShellText:
     def analysis(self) -> Analysis:
         """The commands that the text is proven to run, or why they are unclear.
 
-        Measured: of 72,613 generated texts that were judged plain, none ran anything else under bash.
+        Of 72,613 generated texts that were judged plain, none ran any other command in bash.
         """
         if self.literal is not None:
             return Plain((self.literal,))
@@ -231,7 +231,7 @@ class ShellText:
 
     @cached_property
     def survey(self) -> Survey:
-        """Every command that stands in the text, for gates that forbid."""
+        """Every command anywhere in the text, for gates that forbid."""
         if self.literal is not None:
             return Survey((self.literal,))
         from acp_agent.gates.shell import reading  # noqa: PLC0415
@@ -243,17 +243,17 @@ class ShellText:
 
     @cached_property
     def commands(self) -> tuple[Command, ...]:
-        """The proven commands, else those that stand in the text, without those guessed from a damaged text."""
+        """The proven commands. If the text is not proven, the surveyed ones, except those guessed from damaged text."""
         if isinstance(self.analysis, Plain):
             return self.analysis.commands
         return tuple(each for each in self.survey.commands if each.unclear != DAMAGED)
 
 
 def analyse(text: str) -> Analysis:
-    """Return the commands that a text is proven to run, or why they are unclear. It never raises."""
+    """Return the commands that a text is proven to run, or why they are unclear. Never raises."""
     return ShellText(text).analysis
 
 
 def survey(text: str) -> Survey:
-    """Return every command that stands in a text. It never raises."""
+    """Return every command anywhere in a text. Never raises."""
     return ShellText(text).survey

@@ -12,9 +12,9 @@ _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/d
 
 
 def destructive(command: Command, folder: str) -> str:
-    """Return the pattern that a single command matches, such as "rm -rf /" or "rm -rf ~"; empty for none.
+    """Return the pattern that a single command matches, such as "rm -rf /" or "rm -rf ~"; empty if it matches none.
 
-    folder   where relative paths start after an earlier `cd`
+    folder   the folder of relative paths, if an earlier `cd` changed it
     """
     for redirection in command.redirections:
         if is_socket(redirection.target):
@@ -32,7 +32,7 @@ def destructive(command: Command, folder: str) -> str:
 
 
 def _power(command: Command) -> str:
-    """Return how a command stops the machine or every process; empty if it does not."""
+    """Return the command that stops the machine or every process, such as "kill -1"; empty for other commands."""
     args = command.argv[1:]
     match command.name.casefold().removeprefix("g"):
         case "systemctl" | "loginctl":
@@ -98,7 +98,7 @@ def _find(command: Command, folder: str) -> str:
 
 
 def _start_points(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of find without the options before its folders. BSD's `-f` names a folder."""
+    """Return the arguments of find from its first folder on. BSD's `-f` names a folder too."""
     at = 0
     while at < len(args) and (_FIND_OPTION.fullmatch(args[at]) or args[at] in ("-D", "-f", "--")):
         if args[at] == "-f":
@@ -159,7 +159,7 @@ MAX_CODE = 8 * 1024
 
 
 def code_hazard(code: str) -> str:
-    """Return the danger in a program text of another language, if it wipes a root or forks without end; else empty."""
+    """Return the danger in code of another language that wipes a root or forks without end; empty for other code."""
     if _FORKS.search(code[:MAX_CODE]):
         return "fork bomb"
     root = _root((match[1] for match in _WIPES.finditer(code)), "")
@@ -167,7 +167,7 @@ def code_hazard(code: str) -> str:
 
 
 def shell_texts(code: str) -> list[str]:
-    """Return the string literals of a program text that starts programs. Lists (`["rm", "-rf", "/"]`) are joined."""
+    """Return the string literals of code that starts programs. Lists (`["rm", "-rf", "/"]`) are joined to one text."""
     if not _STARTS.search(code):
         return []
     texts: list[str] = []

@@ -18,21 +18,21 @@ from typing import Any, NamedTuple
 _NUMBER = re.compile(r"-\d+")
 _VERSION = re.compile(r"-?\d[\d.]*$")
 AFTER = "--"
-"""The name of the form that reads the words behind `--` (`cargo test -- --nocapture`)."""
+"""The name of the form that reads the words after `--` (`cargo test -- --nocapture`)."""
 
 GUESS = "?"
-"""The option of an argument that may be the value of an unknown one."""
+"""The `option` of an argument that may be the value of an unknown option."""
 
 
 class WordKind(StrEnum):
     """The meaning of a word of a command line.
 
-    TEXT      no file: a message, a number, a format, a name of something else
-    PATTERN   the pattern or script of a search; there is no such operand if an option gives one
+    TEXT      not a file: a message, a number, a format, a name of something else
+    PATTERN   the pattern or script of a search; the operand is absent if an option gives the pattern
     READ      a file or folder that is read
     WRITE     a file or folder that is created or changed
     FOLDER    the folder in which the program works; other paths start there
-    NAME      a path or something else (a revision, a target): it may be read
+    NAME      a path or something else (a revision, a target); if it is a path, it may be read
     """
 
     TEXT = "text"
@@ -81,18 +81,18 @@ class ParsedArguments(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """The way in which a program, or one of its subcommands, reads its arguments.
+    """How a program, or one of its subcommands, reads its arguments.
 
     flags      options without a value
     values     options whose value is the next word, or attached to them
     optional   options whose value, if there is one, is attached to them (`-U3`, `--color=auto`)
-    operands   the kinds of the operands; `repeated` is the place of the one that may stand any number of times, or -1
-    verbs      the forms of the subcommands, by name; AFTER is that of the words behind `--`
+    operands   the kinds of the operands; `repeated` is the index of the one that may be repeated, or -1
+    verbs      the forms of the subcommands, by name; AFTER is the form of the words after `--`
     choices    the only values that an option may have
-    asking     options that ask; they are listed so that their values are understood
+    asking     options that need the user's approval; they are listed so that their values are recognized
     pairs      options that are followed by two values (`jq --arg name value`)
     unsure     options that take the next word as their value only in some versions
-    patternless  options with which there is no operand that is a pattern (`rg --files`)
+    patternless  options that make a call without a pattern operand (`rg --files`)
     numeric    whether `-5` is an option
     stop       whether options end at the first operand
     single     whether options are words with one dash (`find -name`), never bundled
@@ -101,7 +101,7 @@ class Grammar(NamedTuple):
     dashless   whether no value begins with a dash: `-t --x` are two options
     attached   options with one dash whose value stands in the same word (`-O2`, `-Isrc`), if options are single words
     raw        whether everything is an operand: the arguments of another program (`yarn test --watch`)
-    asks       whether the subcommand is not harmless; it is listed so that its name is not taken for an operand
+    asks       whether the subcommand needs the user's approval; it is listed so that it is not taken for an operand
     ends       options whose value is followed by operands only (`python -m`)
     """
 
@@ -183,7 +183,7 @@ class _Parse:
         )
 
     def _begin(self, rest: list[str]) -> None:
-        """Read the words that are no options by their place: those of another program, and the first word of tar."""
+        """Read the first words if their position alone says what they are: another program's, or tar's first word."""
         if self.form.raw:
             self.plain += rest
             rest.clear()
@@ -217,7 +217,7 @@ class _Parse:
     def _word(self, word: str, rest: list[str], written: str = "--") -> None:
         """Read an option that is a whole word: `--name`, `--name=value`, and `-name` if options are single words.
 
-        A value may be attached only if the option is `written` with one dash.
+        written   the word as it stands in the call; a value may be attached only if it begins with one dash
         """
         form = self.form
         name, equals, value = word.partition("=")
@@ -280,12 +280,12 @@ class _Parse:
             self.unknown.append(f"{name} {value}")
 
     def _guess(self, text: str) -> None:
-        """Note every end of the text behind an unknown option as a possible name of a file."""
+        """Note every suffix of the text after an unknown option as a possible file name."""
         for at in range(min(len(text), 16)):
             self.found.append(Argument(text[at:], WordKind.NAME, GUESS))
 
     def _bundle(self, rest: list[str]) -> None:
-        """Read the first word of tar: letters whose values follow in their order."""
+        """Read the first word of tar: option letters without a dash, whose values follow in the same order."""
         for letter in rest.pop(0):
             name = f"-{letter}"
             self._found(name)
@@ -295,9 +295,9 @@ class _Parse:
                 self.unknown.append(name)
 
     def _operands(self) -> None:
-        """Give every operand its kind. An operand without a place is unknown.
+        """Give every operand its kind. An operand that the grammar has no position for is unknown.
 
-        Beside an unknown option, any operand may be the value of that option, and a file.
+        If there is an unknown option, any operand may be its value, and so a file.
         """
         kinds, repeated = list(self.form.operands), self.form.repeated
         if self.unknown:
@@ -324,19 +324,19 @@ def grammar_of(name: str) -> Grammar | None:
 
 
 def unversioned(name: str) -> str:
-    """Return the name of a program without the version behind it: "python" for python3.12, "gcc" for gcc-12."""
+    """Return the name of a program without its version: "python" for python3.12, "gcc" for gcc-12."""
     return _VERSION.sub("", name)
 
 
 @cache
 def _families() -> Mapping[str, str]:
-    """Return the family (the file) of each program's grammar, a packaged constant."""
+    """Return the name of the packaged file that holds each program's grammar."""
     return MappingProxyType({name: family for family, names in _read("index").items() for name in names.split()})
 
 
 @cache
 def _family(family: str) -> Mapping[str, Grammar]:
-    """Return the grammars of one file, a packaged constant that is read when the first of its programs is judged."""
+    """Return the grammars of one packaged file. It is read when the first of its programs is judged."""
     data = _read(family)
     sets, aliases = data.pop("sets", {}), data.pop("aliases", {})
     forms = {name: _form(table, sets) for name, table in data.items()}
@@ -365,7 +365,7 @@ KEYS = frozenset((*_VALUED, *_OPTIONAL, *_SWITCHES, *_FLAGS, *_OTHERS))
 
 @dataclass(slots=True)
 class _Options:
-    """The options of a form, collected from its sets and its own table. A later entry replaces an earlier one."""
+    """The options of a form, from the sets that it uses and its own table. A later entry replaces an earlier one."""
 
     flags: set[str] = field(default_factory=set[str])
     optional: dict[str, WordKind] = field(default_factory=dict[str, WordKind])
@@ -410,7 +410,7 @@ class _Options:
 
 
 def _form(table: dict[str, Any], sets: dict[str, Any], inherited: Iterable[str] = ()) -> Grammar:
-    """Return the form of a table. The tables inside it are its subcommands, which inherit some switches."""
+    """Return the grammar of a table. The tables inside it are its subcommands, which inherit some switches."""
     switches = {key for key in _SWITCHES if table.get(key) is True} | set(inherited)
     options = _Options()
     for layer in (*(sets[name] for name in _words(table, "use")), table):

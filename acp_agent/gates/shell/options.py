@@ -1,6 +1,6 @@
 """Read the options of wrappers and shells to find the commands that they start.
 
-`tables.toml` lists the programs that run other programs, and the places that nothing may wipe.
+`tables.toml` lists the programs that run other programs, and the folders and devices that no command may wipe.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ from acp_agent.text import lazy_regex
 
 
 class Wrapper(NamedTuple):
-    """The way to find the command behind a wrapper. `tables.toml` explains the keys."""
+    """How to find the command in a wrapper's arguments. `tables.toml` explains the keys."""
 
     flags: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
@@ -38,14 +38,14 @@ class Tables(NamedTuple):
 
     wrappers      by program name
     commands      by program name, then by first word (`uv`, `run`)
-    shells        programs that run shell text; `same_syntax` those whose plain text means what it means in bash
+    shells        programs that run shell text; `same_syntax` are those that read plain text as bash does
     shell_flags   options of shells without a value; `shell_letters` the short ones, which may be bundled
-    shell_text    options of shells that are followed by a command line, beside -c
+    shell_text    options of shells, other than -c, that are followed by a command line
     text          options whose value is a command line, by program name
     interpreters  options that carry code, by program name
-    danger        the words of the blocklist's core, by list name
-    reserved      words of bash itself
-    starters      every name behind which any word may start a command, set a variable or have a meaning of its own
+    danger        the dangerous programs, folders and subcommands that the blocklist knows, by list name
+    reserved      reserved words of bash
+    starters      the names of commands whose arguments may start a command, set a variable or be read in a special way
     """
 
     wrappers: Mapping[str, Wrapper]
@@ -71,7 +71,7 @@ class Tables(NamedTuple):
 
 @cache
 def tables() -> Tables:
-    """Return the packaged table, a constant that is read late so that the start does not pay for it."""
+    """Return the packaged table. It is read when first needed, so that it does not slow the start."""
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8"))
     shells, syntax = data["shells"], data["syntax"]
     return Tables(
@@ -111,7 +111,7 @@ _DISK = lazy_regex(
 _SOCKET = lazy_regex(r"/dev/(?:tcp|udp)/")
 
 MAX_PATTERN = 64
-"""The most characters of a folder name that is compared. No system folder has a longer one."""
+"""Longer paths and patterns are not compared with the system folders, whose names are all shorter."""
 
 
 def is_disk(path: str) -> bool:
@@ -125,11 +125,11 @@ def is_socket(path: str) -> bool:
 
 
 def system_root(path: str, folder: str = "") -> str:
-    """Return what is wiped with a path: `~` for a home, a folder of the system, or `/`; empty for other paths.
+    """Return the home (as `~`), the system folder or the root (`/`) that a path means; empty for other paths.
 
     It recognizes `/`, `/*`, `//etc/.`, `~`, `/home/anyone` and `/e*c`.
 
-    folder   where a relative path starts; empty if unknown
+    folder   the folder in which a relative path starts; empty if unknown
     """
     if not path.startswith(("/", "~")):
         if not folder:
@@ -144,7 +144,7 @@ def system_root(path: str, folder: str = "") -> str:
         parts.pop()
     if len(parts) == 2 and parts[0] in _HOMES:
         return "~"
-    roots = sorted(tables().danger["system"])  # "/" first, which a pattern such as `/*` means as well
+    roots = sorted(tables().danger["system"])  # sorted, so that a pattern such as `/*` is compared with "/" first
     return next((root for root in roots if _same(parts, root.split("/")[1:] if root != "/" else [])), "")
 
 
@@ -165,14 +165,20 @@ _NOTHING = lazy_regex(r"(?!)")
 _TEXT_PREFIX = lazy_regex(r"(?:[\w.-]+=)?[:!]*")
 
 MAX_VALUES = 256
-"""The most values of one variable that are followed. A text that gives it more counts as unread."""
+"""The most values of one variable that are followed. A text that gives a variable more values counts as unread."""
 
 MAX_SHIFTS = 64
-"""The most words among which a text may shift. A text that shifts among more counts as unread."""
+"""The most positional parameters that `shift` is followed for. A text that shifts more counts as unread."""
 
 
 class Peeled(NamedTuple):
-    """The arguments of a wrapper without its own options: the rest, assignments and texts, or why they are unclear."""
+    """The arguments of a wrapper without its own options.
+
+    argv          the remaining words: the command that it starts
+    assignments   the variables that it sets (`env A=1`)
+    texts         the values of options that are command lines
+    unclear       why the arguments are unclear; empty if they are clear
+    """
 
     argv: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
@@ -216,7 +222,7 @@ def peel(wrapper: Wrapper, args: tuple[str, ...]) -> Peeled:
 
 
 def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """Return "flag", "value" or "text" for an option word, and its attached value. None if it is unknown."""
+    """Return the kind of an option word ("flag", "value" or "text") and its attached value. None if it is unknown."""
     kinds = (("text", wrapper.text), ("value", wrapper.values), ("flag", wrapper.flags | wrapper.attached))
     if wrapper.numeric and option[1:].lstrip("-+").isdigit():
         return "flag", None
@@ -234,7 +240,7 @@ def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
 
 
 def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """Return the same as `_option` for a bundle of short options: `-0r`, `-n5`."""
+    """Return what `_option` returns, for a bundle of short options: `-0r`, `-n5`."""
     for index, letter in enumerate(option[1:], start=1):
         short, rest = f"-{letter}", option[index + 1 :]
         if short in wrapper.attached:
@@ -249,7 +255,7 @@ def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
 
 
 class ShellCall(NamedTuple):
-    """The task of a shell: texts, or a script with its operands, or (`stdin`) its input."""
+    """What a call makes a shell run: texts, a script and its operands, or its standard input (`stdin`)."""
 
     texts: tuple[str, ...] = ()
     operands: tuple[str, ...] = ()
@@ -258,7 +264,7 @@ class ShellCall(NamedTuple):
 
 
 def shell_call(args: tuple[str, ...]) -> ShellCall:
-    """Return what a shell runs. `-c` is a flag: the text is the first word that is no option, and `$0` the next."""
+    """Return what a shell runs. `-c` is a flag: the text is the first word that is not an option, `$0` the next."""
     table, texts = tables(), list[str]()
     letters = ""
     index = 0
@@ -301,7 +307,7 @@ def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
 
 
 def operands(words: Iterable[str]) -> list[str]:
-    """Return the words that are no options. Behind `--` all of them are operands."""
+    """Return the words that are not options. After `--` all words are operands."""
     found: list[str] = []
     closed = False
     for word in words:
@@ -353,12 +359,12 @@ def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple
 
 
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of `$1`, `$2`, … and `$@`, and under `@:` those that `${@:2}` may have."""
+    """Return the values of `$1`, `$2`, …, `$@` and `$*`. The key `@:` has the values that `${@:2}` may have."""
     values = {str(place): (word,) for place, word in enumerate(words[:MAX_VALUES], start=1)}
     rest = " ".join(words)
     return {**values, "@": (rest,), "*": (rest,), "@:": tuple(suffixes(words))} if rest else values
 
 
 def suffixes(words: tuple[str, ...]) -> list[str]:
-    """Return `a b c`, `b c`, `c`: the first MAX_SHIFTS of them."""
+    """Return `a b c`, `b c` and `c` for the words a, b and c, at most MAX_SHIFTS texts."""
     return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]

@@ -1,7 +1,7 @@
 """Find the simple commands whose output a command line prints, for the output filters.
 
-Unlike the gates' readings this one may be wrong: it decides how a text is shortened, not what may run. So it takes what
-a command line most likely does, with its variables unknown, and gives up where the parser does.
+The result decides how an output is shortened, not what may run. So, unlike the gates' readings, it may be wrong: it
+assumes what a command line most likely does, leaves variables unknown, and gives up where the parser does.
 """
 
 from __future__ import annotations
@@ -50,41 +50,41 @@ _SILENT = frozenset(
 
 _SILENT_UNLESS_VERBOSE = frozenset(("cp", "ln", "mkdir", "mv", "rm", "rmdir"))
 _SPEAKING_WRAPPERS = frozenset(("script", "strace", "ltrace", "time", "valgrind", "watch"))
-"""Wrappers that print text of their own, which no rule for the inner command may remove."""
+"""Wrappers that print text of their own, which a filter rule for the inner command must not remove."""
 
 _PIPES = ("|", "|&")
 _PASSING = frozenset(("cat", "head", "less", "more", "tail", "tee"))
 
 
 class _Opaque(Exception):
-    """It is unclear which commands print."""
+    """Raised if it is unclear which commands print."""
 
 
 class _Part(NamedTuple):
-    """A command or compound command in a pipeline, and the redirections behind it."""
+    """A command or compound command in a pipeline, and the redirections after it."""
 
     node: Node
     redirects: list[Node]
 
 
 class _Printed(NamedTuple):
-    """The words of a command that prints. `shown` unless its output goes to a file, so that only stderr is seen."""
+    """The words of a command that prints. `shown` is False if its output goes to a file and only stderr is seen."""
 
     words: str
     shown: bool = True
 
 
 def printing_commands(shell: ShellText) -> tuple[str, ...]:
-    """Return the commands whose output is in the output of a text, in order; () if that is unknown, or none prints.
+    """Return the commands whose output a text prints, in order; () if they are unknown or there are none.
 
-    Each is given as its words joined by spaces, quotes removed, the program by its base name, without wrappers: "pytest
-    -q" for `FOO=1 timeout 5 .venv/bin/pytest -q`. Silent commands (`cd`, `export`) and those whose output goes to a
-    file are left out. If no other command prints, the latter are returned, because of their stderr.
+    Each is returned as its words joined by spaces, without quotes, wrappers and the program's folder: "pytest -q" for
+    `FOO=1 timeout 5 .venv/bin/pytest -q`. Silent commands (`cd`, `export`) are left out. Commands whose output goes to
+    a file are left out if another command prints; else they are returned, because their stderr is printed.
 
-    A pipeline counts as its first command if the others only pass on their input (`| tail -50`). If they select or
-    transform, it counts as the last one that does, with "| " before it, so that no rule for `grep` matches it.
+    A pipeline counts as its first command if the others only pass on their input (`| tail -50`). If others select or
+    transform it, the pipeline counts as the last of those, with "| " before it, so that no rule for `grep` matches it.
 
-    It never raises.
+    Never raises.
     """
     if shell.literal is not None:
         words = (shell.literal.name, *shell.literal.argv[1:])
@@ -178,14 +178,14 @@ def _flat(node: Node, level: int) -> Iterator[Node]:
 
 
 def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:
-    """Return the words of a command without wrappers, the program by its base name. Variables stay as written."""
+    """Return the words of a command without wrappers and the program's folder. Variables stay as written."""
     if node.type != "command":
         return ()
     end = node.start_byte
     words: list[str] = []
     for child in node.children:
         if b"\n" in parsed.source[end : child.start_byte].replace(b"\\\n", b""):
-            raise _Opaque  # the parser took two commands for one
+            raise _Opaque  # the parser read two commands as one
         end = child.end_byte
         if child.is_named and child.type not in ("variable_assignment", "file_redirect", "herestring_redirect"):
             words += fields(pieces(parsed, child), {})
@@ -216,7 +216,7 @@ def _is_silent(words: tuple[str, ...]) -> bool:
 
 
 def _passes_on(parsed: Parsed, part: _Part) -> bool:
-    """Return whether a command in a pipeline only passes on its input, the whole or its ends."""
+    """Return whether a command in a pipeline only passes on its input, or the beginning or end of it."""
     words = _words(parsed, part.node)
     if not words or words[0] not in _PASSING:
         return False

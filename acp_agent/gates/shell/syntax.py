@@ -33,7 +33,7 @@ class Parsed(NamedTuple):
     source: bytes
 
     def text(self, node: Node) -> str:
-        """Return the source of a node. Cuts through a character give U+FFFD."""
+        """Return the source of a node. A character that the node's bounds cut becomes U+FFFD."""
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
 
@@ -70,7 +70,7 @@ class Parses:
 def _parse(source: bytes, until: float) -> Parsed | str:
     if source.count(b"|") > MAX_PIPES:
         return f"has more than {MAX_PIPES} pipes"
-    # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for most
+    # tree-sitter-bash 0.25.1 asks the C library about each character after a brace, which crashes the process for most
     # of Unicode. To bash, any character outside ASCII is a letter, so the parser gets letters instead.
     letters = _NOT_ASCII.sub(b"x", source)
     if len(letters) <= _CHUNK:
@@ -127,7 +127,7 @@ class _Proof:
     """One pass over a tree.
 
     leaves     the checked spans in source order
-    commands   the number of commands so far
+    commands   how many commands were found so far
     """
 
     parsed: Parsed
@@ -206,7 +206,7 @@ def _command(proof: _Proof, node: Node, depth: int) -> None:
 
 
 def _program(proof: _Proof, node: Node) -> None:
-    """Check the word that names the program: no reserved word, no pattern, no hidden assignment."""
+    """Check that the word that names the program is no reserved word, no pattern and no hidden assignment."""
     text = proof.parsed.text(node)
     if text in tables().reserved:
         raise _NotPlain(f"uses the shell word {text!r}")
@@ -267,7 +267,7 @@ def _word(proof: _Proof, node: Node) -> None:
 
 
 def _concatenation(proof: _Proof, node: Node, text: str) -> None:
-    """Check parts without a gap. Braces must have a form that bash never expands: `{}`, `stash@{0}`, `HEAD^{tree}`."""
+    """Check a word of several parts. Its braces must have a form that bash never expands: `{}`, `HEAD^{tree}`."""
     _adjacent(node)
     unquoted = "".join(proof.parsed.text(child) for child in node.children if child.type in ("word", "number"))
     if "{" in unquoted or "}" in unquoted:
@@ -295,7 +295,7 @@ def _leaf(proof: _Proof, node: Node, command: int) -> None:
 
 
 def _gaps(proof: _Proof) -> None:
-    """Check that only blanks stand between leaves, no newline inside a command, and that words do not touch."""
+    """Check that there are only blanks between leaves, no newline inside a command, and a blank between words."""
     source = proof.parsed.source
     before = _Leaf(0, 0, 0, word=False)
     for leaf in proof.leaves:

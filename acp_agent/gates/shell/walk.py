@@ -23,7 +23,7 @@ MAX_VALUE = 1024
 """The most characters of a variable's value that are kept."""
 
 MAX_FOUND = 4000
-"""The most commands that one text may become with its values put in. A text with more counts as unread."""
+"""The most commands of one text once variables are replaced by all their values. A text with more counts as unread."""
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class Candidate:
 
 @dataclass(slots=True)
 class Guesses:
-    """The values that a text gives to its variables. `proof` does not guess: `known` is empty there.
+    """The values that a text gives to its variables. The proof does not guess: `known` is empty there.
 
     known       the values that variables were seen to take, newest first
     files       the texts that were written to files, by file name
     functions   the bodies of functions, by name
-    arguments   the words that `$1`, `$2`, … stand for
+    arguments   the values of `$1`, `$2`, …
     fed         the text printed so far, which may be piped into a shell
-    unread      why there is more than was followed; empty if everything was
+    unread      why not every value was followed; empty if every one was
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -63,7 +63,7 @@ class Guesses:
     unread: str = ""
 
     def learn(self, name: str, values: list[str]) -> None:
-        """Note that a variable was set to one of these values; without any it stays unknown."""
+        """Note that a variable was set to one of these values. Without values nothing changes."""
         if self.known and values:
             short = (value[:MAX_VALUE] for value in values)
             values = list(dict.fromkeys((*short, *self.known.get(name, ()))))
@@ -88,7 +88,7 @@ class Guesses:
             self.learn(name, list(value))
 
     def shift(self) -> None:
-        """Note that the arguments were shifted by an unknown number: a loop may shift again and again."""
+        """Note that the arguments were shifted. The number is unknown, since a loop may shift repeatedly."""
         words, self.arguments = self.arguments if not self.unread else (), ()
         if len(words) > MAX_SHIFTS:
             self.unread = f"shifts among more than {MAX_SHIFTS} words"
@@ -99,7 +99,7 @@ class Guesses:
             self.learn(name, [*suffixes(words), ""])
 
     def unset(self, *names: str) -> None:
-        """Note that variables were unset, or elements of arrays (`x[0]`). One that is unknown stays so."""
+        """Note that variables or elements of arrays (`x[0]`) were unset. Unknown variables stay unknown."""
         for name in (each.partition("[")[0] for each in names):
             if name in self.known:
                 self.learn(name, [""])
@@ -109,11 +109,11 @@ class Guesses:
         self.fed = f"{self.fed}\n{text}"[-MAX_FED_TEXT:]
 
     def forget_fed_after(self, fed: str) -> None:
-        """Go back to an earlier value of `fed`: what an inner command printed stays inside."""
+        """Restore an earlier value of `fed`, because the output of an inner command is not the outer one's."""
         self.fed = fed
 
     def words(self, *words: Word) -> tuple[str, ...]:
-        """Return what words most likely become."""
+        """Return the words with the most recent values of their variables."""
         return variants(list(words), self.known, 1)[0]
 
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
@@ -171,10 +171,10 @@ def _printed_into(args: tuple[str, ...]) -> str:
 
 
 def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
-    """Return the words with unknown variables empty, in the program's name and where one is a whole word.
+    """Return the words without the unknown variables that are part of the program's name or a whole word.
 
-    `$x curl`, `"$@" curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere variables stay: `rm -rf $folder/` is no
-    `rm -rf /`.
+    `$x curl`, `"$@" curl`, `cu${x}rl` and `sh -c $x curl` run curl if `x` is empty. Other variables stay, because
+    `rm -rf $folder/` must not be taken for `rm -rf /`.
     """
 
     def unknown(piece: Piece) -> bool:
@@ -189,7 +189,7 @@ def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]
 
 
 def _set(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `set` makes the arguments of the shell, without its own options."""
+    """Return the words that `set` makes the shell's arguments (`$1`, …): all but its own options."""
     at = 0
     while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
         at += 2 if args[at].endswith("o") else 1
@@ -199,7 +199,10 @@ def _set(args: tuple[str, ...]) -> tuple[str, ...]:
 def commands(
     candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
 ) -> tuple[Command, ...]:
-    """Return the candidates as commands, one for each value of their variables. `finish` adds what they start."""
+    """Return the candidates as commands, one for each combination of their variables' values.
+
+    finish   adds the commands that a command starts
+    """
     found: list[Command] = []
     for candidate in candidates:
         if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
@@ -215,7 +218,7 @@ def commands(
         }
         for argv in forms:
             if argv or candidate.assignments or candidate.redirections:
-                # Values and braces may contain patterns as well.
+                # The values of variables and the words in braces may contain patterns too.
                 more = {word for word in argv if not _GLOB.isdisjoint(word)} - quoted if guesses.known else ()
                 command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
                 known = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
@@ -244,7 +247,7 @@ MAX_COMMANDS = 1000
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a tree. `tree` fills in the other fields. `unread` says why the walk is incomplete."""
+    """One walk over a tree. `tree()` fills in the fields. `unread` says why the walk is incomplete, if it is."""
 
     parsed: Parsed
     guesses: Guesses
@@ -278,7 +281,7 @@ class Walk:
                 self._substitution(node, depth)
             case "function_definition":
                 self._function(node, depth)
-            case "negated_command":  # what follows `! cd x &&` runs where the `cd` failed
+            case "negated_command":  # a command after `! cd x &&` runs in the old folder: the `cd` failed
                 self._children(node, depth)
                 self._left = True
             case "subshell" | "compound_statement":
@@ -315,7 +318,7 @@ class Walk:
             self._inside(child, depth + 1)
 
     def _torn(self, parts: list[Node]) -> list[list[Node]]:
-        """Return the parts of a command, cut where the parser joined two: at a bare line end or an error inside it."""
+        """Return the parts of a command, split at line ends and errors: there the parser may have joined two."""
         groups: list[list[Node]] = [[]]
         end = parts[0].start_byte if parts else 0
         for child in parts:
@@ -405,11 +408,11 @@ class Walk:
                 self._file(candidate, node, depth)
 
     def _file(self, candidate: Candidate, node: Node, depth: int) -> None:
-        """Add `2>file` to a command, and the words behind the file, which bash passes to the command."""
+        """Add `2>file` to a command, and the words after the file, which bash passes to the command."""
         descriptor = next((self.parsed.text(child) for child in node.children if child.type == "file_descriptor"), "")
         operator = next((child.type for child in node.children if not child.is_named), ">")
         targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
-        if operator.endswith("&-"):  # closes a descriptor: has no target, all words belong to the command
+        if operator.endswith("&-"):  # this closes a descriptor: it has no target, so all words belong to the command
             operator, words, targets = operator[:-1], targets, []
         else:
             words = targets[1:]
@@ -439,7 +442,7 @@ class Walk:
                     self._visit(child, depth + 1)
 
     def _emitted(self, candidate: Candidate) -> None:
-        """Note that a command is complete. What follows is a new statement."""
+        """Note that a command is complete and that the next one begins a new statement."""
         self._operator = ";"
         self.guesses.note(candidate)
 

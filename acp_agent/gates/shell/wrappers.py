@@ -1,4 +1,4 @@
-"""Find the commands that a command starts: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
+"""Find the commands that a command starts: as a wrapper, in a shell's `-c`, in `eval`, `find -exec` and the like."""
 
 import posixpath
 import re
@@ -30,11 +30,11 @@ MAX_FED = 16
 """The most words of literal input that are tried as arguments of what `xargs` runs."""
 
 MAX_WRAPPERS = 2 * MAX_DEPTH
-"""The most wrappers inside one another that are read."""
+"""The most nested wrappers that are read."""
 
 
 class Nested(NamedTuple):
-    """A text inside the text: its commands, or why they are unclear."""
+    """The commands of a text inside another text (`sh -c TEXT`), or why they are unclear."""
 
     commands: tuple[Command, ...] = ()
     unclear: str = ""
@@ -46,12 +46,12 @@ ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
 
 @frozen
 class Expander:
-    """A reader of what commands start: `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
+    """Fills in a command's fields about what it starts: `runs`, `wrapper`, `appended`, `unclear` and `assignments`.
 
     read        reads nested texts
-    guess       whether an unclear wrapper gives every command that it may mean, for gates that forbid
-    files       texts that the same command line wrote to files, by file name, for scripts that are run at once
-    functions   the names of the functions that it defines
+    guess       whether to list every command that an unclear wrapper may start, for gates that forbid
+    files       the texts that the same command line wrote to files, by file name, in case it runs them as scripts
+    functions   the names of the functions that the command line defines
     call        returns what a call of a function runs
     """
 
@@ -62,9 +62,9 @@ class Expander:
     call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
 
     def expand(self, command: Command, depth: int = 0) -> Command:
-        """Return the command with everything that it starts, as a program and as a function of the same name."""
+        """Return the command with everything that it starts. Its name may be that of a program and of a function."""
         expanded = self._program(command, depth)
-        if self.guess and expanded.argv:  # what its variables make it run: `GIT_EXTERNAL_DIFF='…' git diff`
+        if self.guess and expanded.argv:  # variables may name a command: `GIT_EXTERNAL_DIFF='…' git diff`
             words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments
             pairs = (word.partition("=") for word in words)
             values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value]
@@ -123,7 +123,7 @@ class Expander:
         return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command
 
     def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
-        """Return a command with what `echo words | xargs argv` may run: the words as arguments or as a shell text."""
+        """Return the command with what `echo words | xargs argv` may run: `argv words`, or the words as shell text."""
         words = tuple(command.stdin.split()[:MAX_FED])
         patterns = frozenset(word for word in words if any(char in word for char in "*?["))
         fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
@@ -214,7 +214,7 @@ def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _checked(command: Command) -> Command:
-    """Return the command, unclear if it puts words into a shell's text (`xargs -I% sh -c 'git %'`)."""
+    """Return the command. It is marked as unclear if it puts words into a shell's text (`xargs -I% sh -c 'git %'`)."""
     shells = tables().shells
     if command.appended and any(each.name in shells or each.name == "eval" for each in command.walk()):
         return replace(command, unclear=f"{command.name} puts unknown words into a shell's text")
@@ -232,7 +232,7 @@ def wrapper_of(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
 
 
 def _behind_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """Return the same as `wrapper_of` for a name with options before its word (`npm --silent exec`)."""
+    """Return what `wrapper_of` returns, for a program with options before its subcommand (`npm --silent exec`)."""
     known = tables().commands.get(name, {})
     for at, word in enumerate(args):
         if word in known:
@@ -243,7 +243,7 @@ def _behind_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, i
 
 
 def is_runner(command: Command) -> bool:
-    """Return whether a command needs an approval beside that of what it starts (`chroot`, `uv run`)."""
+    """Return whether a command needs approval in addition to the command that it starts (`chroot`, `uv run`)."""
     wrapper, _ = wrapper_of(command.name, command.argv[1:])
     return wrapper is not None and wrapper.runner
 
@@ -262,7 +262,7 @@ def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _daemon(args: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return what start-stop-daemon may start: any word may be the value of `--exec`, with the words behind `--`."""
+    """Return what start-stop-daemon may start: any word may be the value of `--exec`, with the words after `--`."""
     end = args.index("--") if "--" in args else len(args)
     names = (word if word[:1] != "-" else word.partition("=")[2] or word[2:] for word in args[:end])
     return [(name, *args[end + 1 :]) for name in names if name][:MAX_FED]

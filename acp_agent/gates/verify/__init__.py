@@ -1,1 +1,1 @@
-"""The verifiers of a call before it runs: one file each, the gate that runs them, and readers of commands."""
+"""The verifiers that check a call before it runs, the gate that runs them, and readers of commands."""

@@ -2,8 +2,9 @@
 
 Sealed files (private keys, password hashes, a process's environment) are refused: no task needs to see them. Guarded
 ones (`.env`, keys of certificates, credentials) are asked about. Paths are judged as written and as resolved, so that
-no link hides one. A command is judged by the words that may be paths, one step milder if the program shows nothing of
-its files (`ls -l .env`, `ssh -i key.pem`). A list of names is a tripwire, not a wall.
+no link hides one. A command is judged by the words that may be paths. If the program does not show the content of its
+files (`ls -l .env`, `ssh -i key.pem`), sealed files are asked about and guarded ones allowed. Secrets are recognized by
+file name, which catches mistakes but not every attack.
 """
 
 import posixpath
@@ -28,7 +29,7 @@ from acp_agent.workspace.git.index import Known
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))
-_QUIET_GIT = frozenset(("check-ignore", "check-attr"))  # they print what is said about a name
+_QUIET_GIT = frozenset(("check-ignore", "check-attr"))  # they print information about a name, not about its file
 _UNSHOWN_OPTIONS = ("--env-file", "--exclude")
 _GLOB_OPTIONS = ("-g", "--glob", "--iglob")
 _KEY_USERS = ("scp", "sftp")
@@ -79,7 +80,7 @@ class Firewall(Verifier):
         return _verdict(subject.path, level, is_named=spelled is level)
 
     def paths(self, subjects: Sequence[PathSubject]) -> Verdict:
-        """Return an Ask if a folder is copied or moved whose files are known as secrets only by its name."""
+        """Return an Ask if a copy or move would give secret files names that no longer mark them as secret."""
         sources = [each.path for each in subjects if each.access in (Access.LIST, Access.MOVE)]
         targets = [each.path for each in subjects if each.access is Access.WRITE]
         for found in self._below(sources, Look()) if sources and targets else ():
@@ -111,7 +112,7 @@ class Firewall(Verifier):
         return self._read_below(command, folders) or _variable(command)
 
     def _secrecy(self, place: str) -> Secrecy:
-        """Return the secrecy of the file to which a place leads, or of the place itself if it is no link."""
+        """Return the secrecy of a path, or of the path to which its links lead if that is higher."""
         return max(secrecy(place), secrecy(self._real(place)))
 
     def _read_below(self, command: Command, folders: Folders) -> Verdict | None:
@@ -150,7 +151,7 @@ def _handles(command: Command, word: str) -> bool:
 
 
 def _git_handles(command: Command, word: str) -> bool:
-    """Return whether git excludes what a word names, or only looks at its name."""
+    """Return whether git excludes the path that a word names, or does not read the file's content."""
     if any(each.target == word for each in command.redirections):  # `check-attr --stdin` prints what it reads
         return False
     call = git_call(command)
@@ -158,7 +159,7 @@ def _git_handles(command: Command, word: str) -> bool:
 
 
 def _file_words(command: Command) -> Iterator[str]:
-    """Yield the words that may be files, also below a folder in a variable (`$PROJECT/.env`)."""
+    """Yield the words that may be files, including those with a variable in them (`$PROJECT/.env`)."""
     yield from path_words(command)
     targets = [each.target for each in command.redirections] if command.redirections else ()
     for word in (*command.own, *targets):
@@ -179,7 +180,10 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
-    """Return the verdict on a secret. If `is_named`, the path is its own name, and a rule with that text means it."""
+    """Return the verdict on a secret.
+
+    is_named   whether the path itself has the name of a secret, so that a rule for exactly this path allows it
+    """
     match level:
         case Secrecy.OPEN:
             return Allow()

@@ -1,12 +1,13 @@
 """Commands that read a whole folder, so that no word names the files they show.
 
-`grep -r`, `rg`, `find … -exec` and `diff` show the files at once. `tar`, `zip` and `git add` put them within reach.
-`cp` and `mv` give another name to a folder whose name makes its files secrets (`.config/gh`). Files that plain options
-exclude (`--exclude`, `--include`, `-g`, `-name`) are left out. `rg` and `fd -x` leave out hidden and ignored files. A
-line such as `!.env` in an ignore file includes such a file again, hidden or not. So does a type that names it.
+`grep -r`, `rg`, `find … -exec` and `diff` show the files at once. `tar`, `zip` and `git add` copy them to a place where
+a later command can show them. `cp` and `mv` may rename a folder whose name makes its files secrets (`.config/gh`).
+Files that plain options exclude (`--exclude`, `--include`, `-g`, `-name`) are left out. `rg` and `fd -x` leave out
+hidden and ignored files. A line such as `!.env` in an ignore file, or a file type of `rg` that includes `.env`, makes
+them read the file again, hidden or not.
 
-`git diff --cached` shows what `git add` puts into the index, and `git stash show` what `git stash -u` puts away. So the
-first command asks. Old commits are the content of the repository, which `git log -p` shows.
+`git diff --cached` shows what `git add` stored, and `git stash show` what `git stash -u` stored. So the user is asked
+about the storing command. `git log -p` is allowed: it shows old commits, which are the content of the repository.
 """
 
 import posixpath
@@ -37,10 +38,10 @@ def everything(found: FoundSecret) -> bool:
 class Reading:
     """The files that a command reads without naming them.
 
-    folders   the folders as they are named; files among them are judged as words
-    look      how it finds files below them
-    shows     returns whether it shows a file that was found
-    how       a clause for the question that says how it comes to a file
+    folders   the folders, and maybe files, as the command names them; the files are also judged as words
+    look      how the command finds files below the folders
+    shows     returns whether the command shows a file that was found
+    how       a clause for the user's question that says why the command reads the file
     """
 
     folders: tuple[str, ...]
@@ -67,7 +68,7 @@ class Options:
         self.is_certain = not self.parsed.unknown
 
     def has(self, letters: str, *longs: str) -> bool:
-        """Return whether one of the options is given. `letters` are short ones."""
+        """Return whether one of the options is given. `letters` are short options, `longs` long ones."""
         given = self.parsed.options
         if any(option in longs or (option[:1] == "-" and option[1:] in letters) for option in given if option != "-"):
             return True
@@ -78,7 +79,7 @@ class Options:
         return sum(option in options for option in self.parsed.options)
 
     def values(self, *options: str) -> list[Argument]:
-        """Return the values of options in their order. They are only sure if `is_certain`."""
+        """Return the values of options in their order. They are reliable only if `is_certain`."""
         return [each for each in self.parsed.arguments if each.option in options]
 
     def loose_values(self, long: str) -> Iterator[str]:
@@ -95,7 +96,7 @@ class Options:
         return tuple(word for word in self._args if not word.startswith("-"))
 
     def folders(self) -> tuple[str, ...]:
-        """Return the operands, and the command's folder if there are none or they are unsure."""
+        """Return the operands, and "." if there are none or the grammar does not know every word."""
         operands = self.operands()
         return operands if operands and self.is_certain else (*operands, ".")
 
@@ -112,7 +113,7 @@ def surely_matches(name: str, glob: str) -> bool:
 
 
 def may_match(name: str, glob: str) -> bool:
-    """Return whether a glob may match a name, whatever its sets, choices and escapes mean. Case does not count."""
+    """Return whether a glob may match a name, ignoring case. Its sets, choices and escapes may mean anything."""
     at = next((at for at, char in enumerate(glob) if char in _SPECIAL), None)
     plain = glob if at is None else f"{glob[:at]}*"
     return fnmatchcase(name.casefold(), plain.casefold())
@@ -165,9 +166,8 @@ def file_finder(command: Command) -> Reading | None:
             return pattern.casefold() in found.path.casefold() and left_in(found)
         return left_in(found)
 
-    look = Look(
-        ignores=not no_ignore, needs_git=not options.has("", "--no-require-git"), follows=True
-    )  # what it starts does
+    # The program that it starts follows links.
+    look = Look(ignores=not no_ignore, needs_git=not options.has("", "--no-require-git"), follows=True)
     return Reading((*named, *places) or (".",), look, shows)
 
 
@@ -218,7 +218,7 @@ def _choices(glob: str) -> Sequence[str]:
 
 
 def _excludes(glob: str, found: FoundSecret) -> bool:
-    """Return whether a glob surely excludes a file, by a name in it or by its path from the command's folder."""
+    """Return whether a glob surely excludes a file, by a part of its path or by its path from the command's folder."""
     if "/" not in glob.strip("/"):
         parts = found.path.split("/")
         anchored, of_folder = glob.startswith("/"), glob.endswith("/")
@@ -345,7 +345,11 @@ def _shown(known: Known, here: str) -> Reading:
 
 
 def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = True) -> Reading:
-    """Return the reading of pathspecs, or of the whole repository if there are none."""
+    """Return the reading of pathspecs, or of the whole repository if there are none.
+
+    how   as in `Reading`
+    top   whether a call without pathspecs reads the whole repository, not only the command's folder
+    """
     left_out = [word for word in map(_excluded, paths) if word]
     wanted = [word for word in paths if not _excluded(word)]
     wild = [word for word in wanted if word.startswith(":") or any(char in word for char in _WILD)]
@@ -358,7 +362,7 @@ def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = 
 
     if wanted and not wild:
         return Reading(_below(wanted, here), Look(known=known), shows if left_out else everything, how)
-    # If no place is named, "." stands for the whole repository, or for the folder in which patterns begin.
+    # Without a path, "." stands for the whole repository, or for the folder in which the patterns begin.
     whole = (not paths and top) or any(word.startswith(":") for word in wild)
     return Reading((here or ".",), Look(known=known, whole=whole), shows, how)
 
@@ -376,7 +380,7 @@ def _is_at(path: str, pathspec: str) -> bool:
 
 
 def _may_mean(found: FoundSecret, pathspec: str) -> bool:
-    """Return whether a pattern, whose stars match slashes too, may mean a file."""
+    """Return whether a pathspec pattern may match a file. Its stars match slashes too."""
     return pathspec.startswith(":") or may_match(found.path, pathspec) or may_match(found.path, f"{pathspec}/*")
 
 
@@ -457,7 +461,7 @@ def _find(command: Command) -> Reading | None:
 
     rest = [word for word in args if word not in ("-L", "-H", "-P")]
     first = next((at for at, word in enumerate(rest) if word.startswith(("-", "(", "!"))), len(rest))
-    return Reading(tuple(rest[:first]) or (".",), Look(follows=True), shows)  # the command that it starts follows links
+    return Reading(tuple(rest[:first]) or (".",), Look(follows=True), shows)  # the program that it starts follows links
 
 
 def _read_by_diff(command: Command) -> Reading:
@@ -504,5 +508,5 @@ def _bundles(word: str) -> bool:
 
 
 def _loses_its_folder(found: FoundSecret) -> bool:
-    """Return whether only the copied folder's name makes a file a secret, which a copy with another name does not."""
+    """Return whether only the name of the copied folder makes a file a secret. A copy with another name hides that."""
     return not secrecy(found.path)
