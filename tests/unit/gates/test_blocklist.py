@@ -45,6 +45,8 @@ def test_everyday_commands_are_not_refused():
         ("mv ~ x", "mv ~"),
         ("chmod -R 777 ~", "chmod -R ~"),
         ("python -c \"import shutil; shutil.rmtree('/usr')\"", "rm -rf /usr"),
+        ("python - <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
+        ("python <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("curl x", "curl"),
         ("dd if=a of=b", "dd if="),
         (":(){ :|:& };:", "fork bomb"),

@@ -431,6 +431,7 @@ def test_a_flood_of_words_is_asked_about(root: str):
     verdict = gate_of(root).judge(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
     assert isinstance(verdict, Ask)
     assert "more paths" in verdict.reason
+    assert gate_of(root).judge(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS)))) == Allow()
 
 
 def test_more_folders_than_can_be_followed_are_asked_about(root: str):

@@ -232,6 +232,15 @@ def test_a_flood_of_paths_is_asked_about(gate: Judged):
     verdict = gate.judge(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
     assert isinstance(verdict, Ask)
     assert "more than" in verdict.reason
+    assert gate.judge(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS)))) == Allow()
+
+
+def test_a_flood_of_words_that_may_be_paths_is_asked_about(gate: Judged):
+    few, many = (" ".join(f"@{number}" for number in range(count)) for count in (MAX_WORDS, MAX_WORDS + 1))
+    verdict = gate.judge(command(f"tool {many}"))
+    assert isinstance(verdict, Ask)
+    assert "more than" in verdict.reason
+    assert gate.judge(command(f"tool {few}")) == Allow()
 
 
 @pytest.mark.parametrize(

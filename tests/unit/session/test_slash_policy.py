@@ -109,6 +109,14 @@ def test_the_rules_of_a_policy_are_told_up_to_the_one_that_decides(ask: Ask):
     assert "decision: deny" in ask("check path poetry.lock", CONFIG + POLICY)
 
 
+def test_a_rule_for_a_variable_counts_where_the_variable_is_set(ask: Ask, monkeypatch: pytest.MonkeyPatch):
+    rule = "{ effect = 'deny', tool = 'write', env = ['ACP_AGENT_TEST_CI'] }"
+    config = f"[tools.policy]\nenabled = true\ndefault_effect = 'allow'\nrules = [{rule}]\n"
+    assert "denied" not in ask("check path a.py", config)
+    monkeypatch.setenv("ACP_AGENT_TEST_CI", "1")
+    assert "- write: **denied** by policy" in ask("check path a.py", config)
+
+
 def test_the_status_names_what_holds(ask: Ask):
     told = ask("status", CONFIG + POLICY)
     assert "Policy rules in force: 2" in told

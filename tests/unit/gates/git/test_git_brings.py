@@ -82,6 +82,7 @@ BRINGING = (
         "git cherry-pick main..evil",
     ),
     *("git worktree add ../other evil", "git read-tree -u -m evil", "git checkout -b x evil", "git -C . checkout evil"),
+    *("git restore -S -W --source=evil .", "git restore --staged --worktree -s evil ."),
     *("git log && git checkout evil", "git stash branch y", "git stash pop", "git stash apply 0"),
 )
 SILENT = (

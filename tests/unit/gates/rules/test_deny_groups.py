@@ -71,6 +71,7 @@ EXAMPLES = {
 ORDINARY = (
     "curl x -o y.tar && tar xf y.tar",
     "curl x | jq .",
+    "curl x | cat -",
     "curl x | python3 -m json.tool",
     "curl x | psql db",
     "git log | python3 count.py",

@@ -274,6 +274,7 @@ def test_sed_options_that_bring_scripts(args: tuple[str, ...]):
         ("-F,", "NR>1", "x"),
         ("-v", "a=1", "$1 > a || $2 == 3"),
         ("--", "{ s += $1 } END { print s }"),
+        (" " * MAX_SCRIPT,),
     ],
 )
 def test_plain_awk_scripts(args: tuple[str, ...]):

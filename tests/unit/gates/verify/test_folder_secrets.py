@@ -117,6 +117,8 @@ Ask    cpio -o
 Ask    cpio -pd other
 Ask    pax -w .
 Ask    pax -wf x.pax conf
+Allow  cpio -i
+Allow  pax -r
 Ask    tar cf x.tar -T list
 Ask    tar cf x.tar --files-from=list
 Ask    tar rf x.tar conf
