@@ -37,7 +37,7 @@ MESSAGE_LIMIT: Final = 8 * 1024 * 1024
 
 
 class BrokenServerError(Exception):
-    """A server sent something that ends the connection. The message completes a sentence that starts with its name."""
+    """A server sent something that ends the connection. The message follows the server's name in a sentence."""
 
 
 class LineSplitter:
@@ -105,7 +105,7 @@ class SseSplitter:
                 self._ignored += len(line) + 1
 
     def take_ignored(self) -> int:
-        """Return the number of bytes since the last call that belonged to no data."""
+        """Return how many bytes without data were read since the last call of this method."""
         ignored, self._ignored = self._ignored, 0
         return ignored
 
@@ -115,9 +115,9 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 _QUEUE_SIZE: Final = 64
 _BATCH: Final = 100
 _MOST_NODES: Final = 300_000
-"""The most lists and objects in one message. Parsed, they take about 70 MB. Brackets in strings count, too."""
+"""The most lists and objects in one message. Parsed, they take about 70 MB. Brackets in strings are counted too."""
 _MOST_JUNK: Final = 1000
-"""The most consecutive lines that are no message. Programs print many things when they start."""
+"""The most consecutive lines that are not messages. Programs print many things when they start."""
 _FREE_MESSAGES: Final = 200
 _FREE_BYTES: Final = 1024 * 1024
 _PAUSE: Final = 0.05
@@ -132,11 +132,11 @@ class MessageChannel:
     """The pair of streams of one `ClientSession`: it reads from `incoming` and writes to the channel itself.
 
     on_list_changed   called each time the server says that its tools have changed
-    asker             receives the server's elicitation requests; None refuses them
+    asker             handles the server's elicitation requests; None refuses them
     outgoing          messages for the transport to send
     lost              set when the connection has ended
     reason, said      why it ended, in our words and in those of the server
-    final             True if another try is useless
+    final             True if reconnecting cannot help
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class MessageChannel:
         """Sort a message, or a batch of messages, that the transport received.
 
         Raises:
-            BrokenServerError: the server has sent too much that is no message.
+            BrokenServerError: the server has sent too many bytes that are not messages.
 
         """
         try:
@@ -214,7 +214,7 @@ class MessageChannel:
     def answer_failure(self, message: SessionMessage, failure: ToolFailure) -> None:
         """Answer a pending request in place of the server. `take_failure` returns the failure to the caller.
 
-        An error code carries the failure through the session, which passes on nothing else unchanged.
+        The failure is found again by its error code, because the session passes on only the code unchanged.
         """
         request = message.message
         if self.is_pending(message) and isinstance(request, JSONRPCRequest) and isinstance(request.id, int):
@@ -228,7 +228,7 @@ class MessageChannel:
                 self.mark_lost("the server's answers come faster than they can be read")
 
     def take_failure(self, code: int) -> ToolFailure | None:
-        """Return the failure behind an error code and forget it. Return None if the code is the server's own."""
+        """Return and forget the failure of an error code. Return None if the code came from the server."""
         return self._failures.pop(code, None)
 
     def mark_lost(self, reason: str, *, said: str = "", final: bool = False) -> None:
@@ -310,7 +310,7 @@ class MessageChannel:
         self._reply(JSONRPCError(jsonrpc="2.0", id=identity, error=ErrorData(code=code, message=message)))
 
     def _reply(self, answer: JSONRPCResponse | JSONRPCError) -> None:
-        # A server that asks but does not read the answers loses them.
+        # If the server does not read its answers, the queue is full and they are dropped.
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._to_transport.send_nowait(SessionMessage(answer))
 

@@ -1,7 +1,7 @@
 """A session with an MCP server: the handshake, the list of its tools, calls and pings.
 
 The `mcp` package does the handshake and matches answers to requests. This module reads lists and results part by part,
-so that one bad tool does not spoil the others. A server's schemas are never executed.
+so that one invalid tool does not make the others unusable. Results are not validated by a server's own schemas.
 """
 
 import base64
@@ -49,7 +49,7 @@ _SHORT: Final = 200
 
 
 def read_reply(result: JsonObject) -> McpReply:
-    """Return the reply that a `tools/call` result stands for.
+    """Return the reply in a `tools/call` result.
 
     Raises:
         ValueError: the result has a wrong form; the message says how.
@@ -229,10 +229,10 @@ class McpClientSession:
         return listing
 
     async def call(self, tool: str, arguments: JsonObject) -> McpReply:
-        """Run a tool. Raises ToolError. Cancelling the call tells the server.
+        """Run a tool. Raises ToolError. If the call is cancelled, the server is notified.
 
-        The request is sent without waiting for anything first. A permanent error that the server answers becomes its
-        reply, so that its own words are shown as the server's.
+        The request is sent without waiting for anything first. A permanent error from the server is returned as a
+        reply, so that its text is shown as the server's words.
         """
         try:
             result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
@@ -246,7 +246,7 @@ class McpClientSession:
             raise self._unreadable(str(error)) from None
 
     async def ping(self) -> None:
-        """Ask for a sign of life. An error answer counts as one. Raises ToolError if the connection is gone."""
+        """Check that the server answers. An error is an answer too. Raises ToolError if the connection is lost."""
         try:
             await self._dispatcher.send_raw_request("ping", None)
         except MCPError as error:

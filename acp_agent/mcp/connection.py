@@ -1,6 +1,6 @@
 """The connection to an MCP server: started in the background, watched, and started again after it is lost.
 
-Nothing of the `mcp` package is loaded before the first connection runs.
+The `mcp` package is loaded when the first connection runs.
 """
 
 import random
@@ -39,7 +39,7 @@ _CATEGORIES: Final = {
     -32602: ToolErrorCategory.INVALID_PARAMETERS,
     -32603: ToolErrorCategory.SERVER_ERROR,
     -32700: ToolErrorCategory.PERMANENT_FAILURE,
-    # Servers in front of HTTP APIs pass on their statuses.
+    # Servers that wrap HTTP APIs pass on the statuses of these.
     400: ToolErrorCategory.INVALID_PARAMETERS,
     401: ToolErrorCategory.POLICY_BLOCKED,
     403: ToolErrorCategory.POLICY_BLOCKED,
@@ -49,7 +49,10 @@ _LONGEST_SAID: Final = 1000
 
 
 class AnsweredError(ToolError):
-    """An error that the server answered. `said` holds its own words, bounded and visible; the message does not."""
+    """An error that the server answered. `said` is its text, shortened and without hidden characters.
+
+    The message of the exception does not contain the server's text.
+    """
 
     def __init__(self, server: str, code: int, message: str) -> None:
         category = _CATEGORIES.get(code, ToolErrorCategory.PERMANENT_FAILURE)
@@ -109,7 +112,7 @@ class ToolListRefresh:
         await self._asked.wait()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but stop once a call needs the list. Each call cuts one pause short."""
+        """Wait these seconds, or until a call needs the list."""
         async with anyio.create_task_group() as tasks:
 
             async def sleep() -> None:
@@ -130,7 +133,7 @@ class ToolListRefresh:
         self.wake()
 
     def wake(self) -> None:
-        """Wake the waiting calls, even if no further list will arrive."""
+        """Let the waiting calls go on, also if no further list will arrive."""
         done, self._done = self._done, anyio.Event()
         done.set()
 
@@ -157,12 +160,12 @@ _FINAL_CATEGORIES: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErro
 
 
 class ServerConnection(McpConnection):
-    """An implementation of core.mcp.McpConnection. `run` does all the work.
+    """An implementation of core.mcp.McpConnection. It is connected while `run` runs.
 
     changed       called after each change of state, problem or definitions; must be quick
     start         how a server's program is started
     dial, resolve, trust   how to reach an HTTP server; see net.connection
-    elicitor      returns the object that asks the user what the server wants to know, or None if the editor cannot ask
+    elicitor      returns the object that asks the user the server's questions, or None if the editor cannot ask
     sleep         waits between tries, pings and lists
     """
 
@@ -223,9 +226,10 @@ class ServerConnection(McpConnection):
         if not (reason and self.contained) or self._was_ready or self._final:
             return ""
         if self._server.origin is McpOrigin.PROJECT:
-            return "it runs in the sandbox, which only servers of your own configuration and editor can leave"
+            return "it runs in the sandbox; only servers from your own configuration or editor can run outside it"
         name = self._server.name
-        return f'it runs in the sandbox: if it needs more, `[mcp] unsandboxed = ["{name}"]` lets it out (docs/mcp.md)'
+        setting = f'`[mcp] unsandboxed = ["{name}"]`'
+        return f"it runs in the sandbox: if it needs more access, {setting} runs it outside (docs/mcp.md)"
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self._definitions
@@ -271,7 +275,7 @@ class ServerConnection(McpConnection):
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Connect, list the tools, serve, watch and reconnect until the connection is closed or given up.
+        """Connect, list the tools, serve calls, check the server's health and reconnect, until closed or given up.
 
         An unexpected exception is reported as a failure of this connection and raised again.
         """
@@ -319,12 +323,12 @@ class ServerConnection(McpConnection):
             was_ready = await self._serve(transport)
             if was_ready:
                 delays = _RECONNECT_DELAYS
-            if self._was_stable:  # it lived long enough that the earlier failures no longer count
+            if self._was_stable:  # after a session this long, earlier failures no longer count
                 failed = 0
             if self._final or failed == len(delays):
                 return
             self._set_state(McpState.WAITING)
-            await self._sleep(delays[failed] * random.uniform(0.75, 1))  # noqa: S311 - nothing secret about it
+            await self._sleep(delays[failed] * random.uniform(0.75, 1))  # noqa: S311 - random only to spread the tries
             failed += 1
 
     async def _serve(self, transport: "StdioTransport | HttpTransport") -> bool:
@@ -363,7 +367,7 @@ class ServerConnection(McpConnection):
                 await session.open()
                 await self._list_tools(session)
             except ToolError as error:
-                # A server that rejects this client will reject it the next time, too.
+                # A server that rejects this client will reject it again.
                 channel.mark_lost(
                     _user_text(error.failure),
                     said=getattr(error, "said", ""),
@@ -378,7 +382,7 @@ class ServerConnection(McpConnection):
         return False
 
     async def _list_tools(self, session: "McpClientSession") -> bool:
-        """List the tools in place of the previous list. Return True if anything about them has changed."""
+        """List the tools and replace the previous list. Return True if the tools or the troubles have changed."""
         catalogue = await session.tools()
         before = self._definitions, self._troubles
         self._definitions, self._troubles = catalogue.definitions(), tuple(catalogue.troubles)

@@ -1,12 +1,12 @@
 """The tools that a server lists, turned into definitions that are bounded, readable and free of hidden characters.
 
-A tool whose description the user cannot see exactly as the model reads it is left out, and the user is told. Tools that
-are left out count toward the size limit of the server, so a long list of bad tools cannot cost much.
+A tool is left out, and the user is told, if its description has characters that the user cannot see but the model
+reads. Tools that are left out count toward the size limit of the server, so a long list of bad tools cannot cost much.
 
 Model APIs refuse a whole request because of one schema that they do not take. No standard says what they refuse; their
 error messages do (2025-2026): Anthropic wants JSON Schema draft 2020-12, parameter names `[a-zA-Z0-9_.-]{1,64}` and no
-oneOf, anyOf or allOf at the top. OpenAI also refuses enum and not at the top, and says "array schema missing items" and
-"object schema missing properties". Below the top both take all of these.
+oneOf, anyOf or allOf at the top level. OpenAI also refuses enum and not at the top level, arrays without items and
+objects without properties. Below the top level both take all of these keywords.
 """
 
 import json
@@ -40,8 +40,8 @@ _NAMED: Final = frozenset(("properties", "patternProperties", "dependentSchemas"
 def fit_schema(schema: Json) -> JsonObject:
     """Return the schema, which nests at most `MAX_DEPTH` deep, in a form that every API takes.
 
-    The result never asks for more than the original. Rules at the top are dropped if the properties describe the
-    parameters without them; the server checks its calls in any case.
+    The result is never stricter than the original. Rules at the top level (oneOf, ...) are dropped if `properties`
+    describes the parameters; the server checks its calls in any case.
 
     Raises:
         ValueError: the schema cannot be made to fit; the message says why.
@@ -61,7 +61,7 @@ def fit_schema(schema: Json) -> JsonObject:
 
 
 def estimated_size(value: Json, limit: int) -> int:
-    """Return slightly less than the bytes of a value as JSON. Takes about `limit` steps and then stops counting."""
+    """Return a lower estimate of the bytes of a value as JSON. It stops counting above about `limit`."""
     found, rest = 0, [value]
     while rest and found <= limit:
         match rest.pop():
@@ -195,8 +195,8 @@ _SELECTORS: Final = re.compile("[\ufe0e\ufe0f]{2}")
 class ToolListing:
     """The tools of one server, read one by one.
 
-    troubles   what was left out or shortened and why, in words for the user
-    full       True if further tools would be left out
+    troubles   what was left out or shortened and why, as texts for the user
+    full       True if the limits are reached, so that further tools would be left out
     """
 
     def __init__(self, server: McpServer) -> None:
@@ -220,7 +220,7 @@ class ToolListing:
             self.note(f"only the first {len(self._found)} tools were kept")
 
     def note(self, trouble: str) -> None:
-        """Report that part of the list is missing. This comes first, since the reports on single tools may be long."""
+        """Report that part of the list is missing. The report comes first, since those on single tools may be long."""
         self.troubles.insert(0, trouble)
 
     def definitions(self) -> tuple[McpDefinition, ...]:
@@ -271,7 +271,7 @@ def _description(said: Json) -> str:
         case None:
             return ""
         case str():
-            text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # longer than what is kept
+            text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # longer than any description that is kept
         case _:
             raise ValueError("its description is not a text")
     _refuse_hidden(text, "its description")

@@ -1,8 +1,8 @@
 """Elicitation: questions that an MCP server asks the user (MCP 2025-11-25, "Elicitation").
 
-A server may ask only while one of its tools is running, only a few questions a call, and no longer than the call lasts.
-The time of a question does not count as time of the call. A server is not trusted: its words are marked as its own and
-shortened, and a form that asks for a secret is declined without being shown.
+A server may ask only while one of its tools is running, and only a few questions a call. A question ends with the call.
+The time in which the user is asked does not count as time of the call. A server is not trusted: its texts are shortened
+and marked as the server's, and a form that asks for a secret is declined without being shown.
 
 ACP has fewer kinds of fields than JSON Schema (agentclientprotocol.com, schema v1, `ElicitationSchema`). A constraint
 that ACP lacks is left out, since the server checks the answer in any case. A field of a kind that ACP lacks makes the
@@ -40,14 +40,14 @@ _FORMATS: Final = frozenset(("email", "uri", "date", "date-time"))
 _LENGTHS: Final = ("minLength", "maxLength")
 _COUNTS: Final = ("minItems", "maxItems")
 _RANGE: Final = ("minimum", "maximum")
-_MOST_LENGTH: Final = 2**32 - 1  # the lengths of ACP have 32 bits
+_MOST_LENGTH: Final = 2**32 - 1  # lengths in ACP have 32 bits
 _WIDEST: Final = 2**53
 
 _Item = TypeVar("_Item")
 
 
 class SecretRequestedError(Exception):
-    """A form asks for a secret, such as a password, a key or a token, which no form may ask for."""
+    """A form asks for a secret, such as a password, a key or a token. Forms must not ask for secrets."""
 
 
 def form_schema(schema: Json) -> JsonObject:
@@ -103,7 +103,7 @@ def _refuse_secret(name: str, field: JsonObject, found: JsonObject) -> None:
 
 
 def _words(node: JsonObject) -> JsonObject:
-    """Return the title and the description of a node, as far as it has them."""
+    """Return the title and the description of a node, if it has them."""
     limits = (("title", _LONGEST_TITLE), ("description", _LONGEST_DESCRIPTION))
     return {key: _cut(text, most) for key, most in limits if isinstance(text := node.get(key), str) and text}
 
@@ -214,7 +214,10 @@ _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
 
 
 class ServerElicitations:
-    """The elicitation requests of one server, in all its sessions. No method that the channel calls may wait."""
+    """The elicitation requests of one server, in all its sessions.
+
+    The channel calls `asked`, `withdrawn` and `visited`, which must not block.
+    """
 
     def __init__(self, server: str, elicitor: Callable[[], Elicitor | None], patience: float = PATIENCE) -> None:
         self._server = server
@@ -245,7 +248,10 @@ class ServerElicitations:
 
     @contextmanager
     def call(self, seconds: float) -> Generator[None]:
-        """Run the body as a tool call of at most `seconds`, not counting the time in which the user is asked."""
+        """Run the body as a tool call of at most `seconds`, not counting the time in which the user is asked.
+
+        At the timeout the body is cancelled without an error.
+        """
         with anyio.CancelScope() as scope:
             self._calls[scope] = seconds
             self._questions_left += MOST_A_CALL
@@ -264,7 +270,7 @@ class ServerElicitations:
         scope.deadline = anyio.current_time() + self._calls[scope]
 
     def asked(self, identity: int | str, params: Json) -> None:
-        """Take an elicitation request. The channel is told the answer later."""
+        """Take an elicitation request. The answer is sent to the channel later."""
         elicitor, channel, tasks = self.elicitor(), self._channel, self._tasks
         if channel is None or tasks is None or identity in self._open_requests:
             return
@@ -292,7 +298,7 @@ class ServerElicitations:
             scope.cancel()
 
     def visited(self, visit: str) -> None:
-        """Note that the server has completed what a page was for."""
+        """Note that the server has completed the interaction of a page that the user visited."""
         shown, elicitor = self._visits.pop(visit, None), self.elicitor()
         if shown is not None and elicitor is not None:
             elicitor.visited(shown)
@@ -358,7 +364,7 @@ class ServerElicitations:
 
 
 def _visible_message(message: str) -> str:
-    """Return the server's words with hidden characters made visible, shortened to 2,000 characters."""
+    """Return the server's message with hidden characters made visible, shortened to 2,000 characters."""
     lines = "\n".join(map(visible, message[: 2 * _LONGEST_MESSAGE].splitlines()))
     whole = len(lines) <= _LONGEST_MESSAGE and len(message) <= 2 * _LONGEST_MESSAGE
     return lines if whole else f"{lines[:_LONGEST_MESSAGE]}…"

@@ -1,8 +1,8 @@
 """The two transports of MCP: a program's stdin and stdout, and streamable HTTP.
 
-Source: MCP 2025-11-25, "Transports". Over stdio a line is a message. Over HTTP each message is a POST, and a GET keeps
-a stream open for the messages that the server starts. Broken streams are not resumed: the call fails, and the model
-may repeat it.
+Source: MCP 2025-11-25, "Transports". Over stdio each line is a message. Over HTTP each message to the server is a POST
+request. A GET request keeps a stream open for requests and notifications of the server. Broken streams are not resumed:
+the call fails, and the model may repeat it.
 """
 
 import ssl
@@ -30,11 +30,11 @@ from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, se
 
 _SESSION: Final = "mcp-session-id"
 _NOTICE_TIMEOUT: Final = 10.0
-"""The seconds to deliver a message that needs no answer."""
+"""The most seconds to deliver a message that needs no answer."""
 _END_TIMEOUT: Final = 1.0
 _LISTEN_PAUSE: Final = 15.0
 _NOTICES: Final = 8
-"""The most such messages in flight. A server that asks faster than it takes our answers loses some of them."""
+"""The most such messages at once. If a server asks faster than it takes our answers, some answers are dropped."""
 
 
 class HttpTransport:
@@ -56,7 +56,7 @@ class HttpTransport:
                 await channel.lost.wait()
                 tasks.cancel_scope.cancel()
         finally:
-            if self._session:  # tell the server
+            if self._session:  # tells the server that the session has ended
                 with anyio.move_on_after(_END_TIMEOUT, shield=True), suppress(ToolError, Refused):
                     async with self._http.ask("DELETE", self._headers()):
                         pass
@@ -69,7 +69,7 @@ class HttpTransport:
                 case JSONRPCRequest():
                     tasks.start_soon(self._send_request, item, channel)
                 case JSONRPCNotification(method="notifications/initialized"):
-                    await self._send_notice(item, channel)  # no other message may overtake it
+                    await self._send_notice(item, channel)  # no other message may be sent before it is answered
                     tasks.start_soon(self._listen, channel)
                 case JSONRPCNotification(method="notifications/cancelled", params=params):
                     number = (params or {}).get("requestId")
@@ -122,7 +122,7 @@ class HttpTransport:
         return said or ToolFailure(ToolErrorCategory.SERVER_ERROR, "the server's answer held no result")
 
     async def _send_notice(self, item: SessionMessage, channel: MessageChannel) -> None:
-        """Send a message that gets no answer. Only the next request shows whether it arrived."""
+        """Send a message that gets no answer. A failure is reported by the next request."""
         self._notices += 1
         try:
             with anyio.move_on_after(_NOTICE_TIMEOUT), suppress(ToolError, Refused):
@@ -159,7 +159,7 @@ async def _receive_body(answer: McpResponse, channel: MessageChannel, until: Ses
 
     Raises:
         ToolError: the body cannot be read.
-        BrokenServerError: the server has sent too much that is no message.
+        BrokenServerError: the server has sent too many bytes that are not messages.
 
     """
     if answer.mime == "application/json":
@@ -175,7 +175,7 @@ async def _receive_body(answer: McpResponse, channel: MessageChannel, until: Ses
 
 
 _LAST_OUTPUT: Final = 0.2
-"""The seconds to read what an ended program has left in its pipes."""
+"""The most seconds to read the remaining output of an ended program."""
 
 
 class StdioTransport:
@@ -202,7 +202,7 @@ class StdioTransport:
                         await channel.lost.wait()
                     readers.cancel_scope.cancel()
                 with anyio.move_on_after(_LAST_OUTPUT):
-                    await program.exited()  # it may have closed only its output; then there is no exit status to report
+                    await program.exited()  # if it closed only its output, there is no exit status to report
                 channel.mark_lost(f"the program {program.describe_exit()}", said=program.last_error_line())
                 tasks.cancel_scope.cancel()
         finally:
@@ -232,7 +232,7 @@ async def _write(program: PipedProgram, channel: MessageChannel) -> None:
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
             await program.write(f"{line}\n".encode())
-        except OSError:  # it has closed its stdin; `_read` and `exited` see what follows
+        except OSError:  # the program has closed its stdin; `_read` or `exited` notices its end
             return
 
 

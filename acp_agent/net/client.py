@@ -1,9 +1,9 @@
-"""The HTTP client for model APIs. Connections are kept and used again.
+"""The HTTP client for model APIs. Connections are kept open and reused.
 
 A model answers slowly and in pieces, so there is no total timeout. `CONNECT_TIMEOUT` limits connecting, and the
 request's `read_timeout` limits the silence between two pieces.
 
-A request goes over a connection of ours (`http1.py`). Where the environment names a proxy, httpx does the work.
+Requests use our own HTTP/1.1 connections (`http1.py`). If the environment names a proxy, requests use httpx.
 """
 
 import os
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 ERROR_BODY_LIMIT: Final = 64 * 1024
 ERROR_BODY_PATIENCE: Final = 5.0
 _MOST_IDLE: Final = 64
-"""Connections to one address that are kept without a request."""
+"""The most idle connections to one address that are kept open."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 _Kind = ProviderErrorKind
@@ -94,7 +94,7 @@ class StreamedResponse:
             async for chunk in chunks:
                 body += chunk
                 if len(body) > limit:
-                    message = f"{self._request.peer} sends an answer of more than {limit} bytes: nothing of it was kept"
+                    message = f"{self._request.peer} sent an answer of more than {limit} bytes, which was discarded"
                     raise ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=self.status)
         return bytes(body)
 
@@ -109,7 +109,7 @@ class StreamedResponse:
                         if len(body) >= limit:
                             break
             except ProviderError:
-                pass  # the status says more than a broken body could
+                pass  # the status alone is reported then
         return bytes(body[:limit])
 
 
@@ -133,7 +133,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncGenerator[StreamedResponse]:
-        """Send a request and hold its response open. The response is closed when the body is left, on every path.
+        """Send a request and yield its open response, which is closed at the end of the `async with` block.
 
         A status is never an error here. Redirects are not followed, since the key must not be sent to another host.
 
@@ -153,7 +153,7 @@ class HttpClient:
 
 @contextmanager
 def translated(request: HttpRequest) -> Generator[None]:
-    """Raise a failure of an exchange as a ProviderError."""
+    """Raise an HttpError of the body as a ProviderError."""
     try:
         yield
     except HttpError as error:
@@ -203,7 +203,7 @@ class _Connections:
 
     @asynccontextmanager
     async def exchange(self, request: HttpRequest, headers: Mapping[str, str]) -> AsyncGenerator[_Exchange]:
-        """Send a request with these headers and hold its response. Raises HttpError."""
+        """Send a request with these headers and yield its open response. Raises HttpError."""
         try:
             parsed = urlsplit(request.url)
         except ValueError:
@@ -211,7 +211,7 @@ class _Connections:
         address = address_of(parsed)
         if self._proxied is None:
             self._proxied = _names_proxy()
-        if self._proxied and address.host not in _LOOPBACK:  # a model on this machine is never behind the proxy
+        if self._proxied and address.host not in _LOOPBACK:  # a proxy cannot reach a model on this machine
             if self._httpx is None:
                 self._httpx = _httpx_client()
             async with _proxied_exchange(self._httpx, request, headers) as proxied:
@@ -245,13 +245,13 @@ class _Connections:
         idle.append(connection)
 
     async def _trusted(self, address: Address) -> ssl.SSLContext | None:
-        """Return what TLS to an address trusts; None for plain HTTP."""
+        """Return the TLS context for an address; None for plain HTTP."""
         if address.scheme == "https" and self._tls is None:
             self._tls = await to_thread.run_sync(system_trust)
         return self._tls if address.scheme == "https" else None
 
     async def aclose(self) -> None:
-        """Close every connection without a request."""
+        """Close every idle connection."""
         for connection in (each for idle in self._idle.values() for each in idle):
             connection.close()
         self._idle.clear()
@@ -336,7 +336,7 @@ _TRANSLATIONS: Final[tuple[tuple[str, ProviderErrorKind, str], ...]] = (
 
 @contextmanager
 def translated_httpx() -> Generator[None]:
-    """Raise every error of httpx as an HttpError. Its own text may quote headers, and so the key."""
+    """Raise every error of httpx as an HttpError. The text of httpx may quote headers, and so the key."""
     from acp_agent.net.urls import httpx  # noqa: PLC0415 - only where there is a proxy
 
     try:

@@ -1,10 +1,10 @@
-"""Connections that go only to judged addresses, the errors of the network and of statuses, and HTTP to MCP servers.
+"""Connections that go only to checked addresses, the errors of the network and of statuses, and HTTP to MCP servers.
 
-httpcore gets a network backend that cannot look up a name. TLS and the Host header keep the name; the URL is never
-rewritten to an address.
+httpcore gets a network backend that cannot look up a name. TLS and the Host header still use the host's name, because
+the URL is not rewritten to an address.
 
-The transport of the `mcp` package follows redirects, unpacks bodies, reads bodies of any size and connects to whatever
-address the resolver returns. `McpHttpClient` does none of that. It opens one connection per request.
+The transport of the `mcp` package follows redirects, unpacks bodies, reads bodies of any size and connects to every
+address that the resolver returns. `McpHttpClient` does none of that. It opens one connection per request.
 """
 
 import os
@@ -29,22 +29,22 @@ from acp_agent.net.urls import httpx, judge_endpoint, locate
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
 """A function that opens a TCP connection to an IP address. It raises OSError or httpcore's ConnectError.
 
-The stream's extra info `server_addr` is the address that it is really connected to (getpeername).
+The stream's extra info `server_addr` is the address at the other end of the connection (getpeername).
 """
 
 CONNECT_TIMEOUT: Final = 4.0
 """Seconds for one address, so that an unreachable one leaves time for the next."""
 HEAD_LIMIT: Final = 64 * 1024
-"""The most bytes of an answer before its body, interim answers included."""
+"""The most bytes of an answer before its body, including interim (1xx) answers."""
 
 _SocketOption: TypeAlias = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-)  # as httpcore names it
+)  # as in httpcore
 
 
 async def system_dial(address: str, port: int) -> httpcore.AsyncNetworkStream:
     """Open a plain TCP connection."""
-    backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())  # typed as if anyio were missing
+    backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())  # its type allows for a missing anyio
     return await backend.connect_tcp(address, port)
 
 
@@ -59,9 +59,9 @@ def system_trust() -> ssl.SSLContext:
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """A network backend that opens one connection to one judged target.
+    """A network backend that opens one connection, to one checked target.
 
-    Close it on every path: a cancelled TLS handshake leaves the connection open.
+    Always close it: a cancelled TLS handshake leaves the connection open.
     """
 
     def __init__(self, judged: ResolvedTarget, dial: Dial) -> None:
@@ -79,8 +79,8 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[_SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Try the judged addresses in order. Raises RequestBlocked, or the error of the last address."""
-        del timeout, local_address, socket_options  # all asked with httpcore's defaults; the deadline is the caller's
+        """Try the checked addresses in order. Raises RequestBlocked, or the error of the last address."""
+        del timeout, local_address, socket_options  # httpcore passes its defaults; the caller sets the deadline
         target = self._judged.target
         if (host, port) != (target.host, target.port):
             raise _elsewhere(target.host)
@@ -169,7 +169,7 @@ def _elsewhere(host: str) -> RequestBlocked:
 
 @contextmanager
 def network_errors(host: str) -> Generator[None]:
-    """Raise network errors as a ToolError that quotes only the operating system."""
+    """Raise network errors of the body as a ToolError that quotes only texts of the operating system and of TLS."""
     try:
         yield
     except httpcore.TimeoutException as error:
@@ -218,7 +218,7 @@ def category_of(status: int) -> ToolErrorCategory:
 
 
 def status_error(host: str, status: int, retry_after: str = "") -> ToolError:
-    """Return the error for such a status. It contains no words of the server, which may be anything."""
+    """Return the error for a status that is neither success nor a redirect. It contains no text from the server."""
     wait = _wait(retry_after) if status in _PATIENT else ""
     phrase = next((f" {known.phrase}" for known in HTTPStatus if known == status), "")
     return ToolError(category_of(status), f"{host} answered {status}{phrase}{wait}")
@@ -231,7 +231,7 @@ def _wait(retry_after: str) -> str:
         return f"; try again after {int(value)} s"
     try:
         return f"; try again after {parsedate_to_datetime(value).isoformat()}"
-    except (ValueError, OverflowError):  # a year of eleven digits is no date either
+    except (ValueError, OverflowError):  # such as a year of eleven digits
         return ""
 
 
@@ -281,7 +281,7 @@ class McpResponse:
         return error
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it arrives. Raises ToolError, also for a packed body, since none was asked for."""
+        """Yield the body as it arrives. Raises ToolError, also for a compressed body, since none was asked for."""
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
             message = f"{self._host} sent a packed answer without being asked to"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
@@ -295,15 +295,15 @@ class McpResponse:
         async for chunk in self.chunks():
             body += chunk
             if len(body) > limit:
-                message = f"{self._host} sent an answer of more than {limit} bytes, and nothing of it was kept"
+                message = f"{self._host} sent an answer of more than {limit} bytes, which was discarded"
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
         return bytes(body)
 
 
 class McpHttpClient:
-    """A client for one URL. It judges and pins the addresses for each request and follows no redirects.
+    """A client for one URL. It checks the addresses for each request, connects only to them and follows no redirects.
 
-    headers        sent with every request, except those that frame it
+    headers        sent with every request, except those that only this client sets (`_OURS`)
     allow_private  True if the user allowed the server to be on this machine or a private network
 
     It uses no proxies and no cookies. Raises RequestBlocked for a URL that may not be used, and Refused for a header
@@ -330,9 +330,9 @@ class McpHttpClient:
 
     @asynccontextmanager
     async def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[McpResponse]:
-        """Send a request and hold its response open. `headers` override the server's own.
+        """Send a request and yield its open response. Only connecting has a time limit.
 
-        Only connecting has a time limit.
+        headers   override those of the constructor
 
         Raises:
             RequestBlocked: The server may not be reached.

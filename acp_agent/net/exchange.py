@@ -1,7 +1,7 @@
-"""One request to a judged target and its answer: a page, or the URL to continue at.
+"""Send one request to a checked target and read its answer: a page, or the URL that it redirects to.
 
 The body of the answer is unpacked, decoded to text, and limited in size before and after unpacking. httpcore's errors
-end here.
+are translated here.
 """
 
 import codecs
@@ -50,21 +50,21 @@ class Unpacker:
     """An unpacker of gzip with any number of members, of zlib, or of bare deflate.
 
     ended     True after the end of the packed data; later bytes are ignored
-    complete  True if the body may end here: before the first byte or after an end
+    complete  True if the body may end here: before the first byte, or after the end of packed data
     """
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
-        self._held = b""  # too little to tell what it begins
+        self._held = b""  # too few bytes to recognize the format
         self.ended = False
         self.complete = True
 
     def unpack(self, chunk: bytes, room: int) -> bytes:
-        """Return what a chunk unpacks to, at most `room` bytes. `room` is at least 1. Raises WrongPackingError."""
+        """Return what a chunk unpacks to, at most `room` bytes (at least 1). Raises WrongPackingError."""
         unpacked = bytearray()
         packed, self._held = self._held + chunk, b""
-        while packed and not self.ended and len(unpacked) < room:  # to zlib, no room would mean no limit
+        while packed and not self.ended and len(unpacked) < room:  # zlib takes 0 as no limit
             if self._inflate is None:
                 packed = self._begun(packed)
                 continue
@@ -80,7 +80,7 @@ class Unpacker:
         return bytes(unpacked)
 
     def _begun(self, packed: bytes) -> bytes:
-        """Begin a member, or deflate. Return the bytes to unpack now; none if nothing begins."""
+        """Begin a gzip member, or zlib or deflate data. Return the bytes to unpack now; none if nothing begins."""
         if self._gzip:
             packed = packed.lstrip(b"\0")  # padding
         if len(packed) < 2:
@@ -121,7 +121,7 @@ class NoTextError(ValueError):
 
 
 def decoded(data: bytes, charset: str, *, cut: bool) -> str:
-    """Return bytes as text: by their byte order mark, else by the charset if it is one of the web's, else as UTF-8.
+    """Decode bytes by their byte order mark, else in the charset if it is one that the web uses, else as UTF-8.
 
     A stray malformed byte becomes U+FFFD. If the text is `cut`, its last incomplete character is left out.
 
@@ -144,7 +144,7 @@ def decoded(data: bytes, charset: str, *, cut: bool) -> str:
 
 
 def _codec(charset: str) -> str:
-    """Return Python's name of a charset of the web. Unknown charsets, and ASCII, which is a subset, give UTF-8."""
+    """Return Python's name of a charset that the web uses. For ASCII and for unknown charsets, return UTF-8."""
     try:
         name = codecs.lookup(charset[:40]).name if charset.isascii() else ""
     except (LookupError, ValueError):
@@ -178,7 +178,7 @@ class ContentType:
 
     @classmethod
     def read(cls, header: str) -> Self:
-        """Return the content type of a header. What cannot be understood is empty."""
+        """Return the content type of a header. A part that cannot be parsed is empty."""
         mime, *parameters = (part.strip().lower() for part in header.partition(",")[0].split(";"))
         named = (parameter.partition("=") for parameter in parameters)
         charset = next((value.strip(" \"'") for name, _, value in named if name.strip() == "charset"), "")
@@ -186,7 +186,7 @@ class ContentType:
 
     @property
     def is_text(self) -> bool:
-        """Return whether it names a text type, or no type at all. Then only the body can tell."""
+        """Return whether it names a text type, or no type at all, so that the body must be examined."""
         known = self.mime.startswith("text/") or self.mime in _TEXT_TYPES or self.mime.endswith(_TEXT_SUFFIXES)
         return known or not self.mime
 
@@ -198,14 +198,14 @@ class ContentType:
 
 
 def _declared(start: str) -> str:
-    """Return the charset of the first `<meta charset>`, or `<meta http-equiv=content-type>` that has one, or ""."""
+    """Return the charset of the first `<meta charset>` or `<meta http-equiv=content-type>` that has one, else ""."""
     for tag in _META.finditer(_COMMENT.sub("", start)):
         attributes = {name: double or single or bare for name, double, single, bare in _ATTRIBUTE.findall(tag[1])}
         charset = attributes.get("charset", "").strip()
         if attributes.get("http-equiv", "").strip() == "content-type":
             charset = charset or ContentType.read(attributes.get("content", "")).charset
         if charset:
-            # The declaration was readable as ASCII, so the page is not in UTF-16.
+            # The declaration could be read as ASCII, so the page is not in UTF-16, whatever it declares.
             return "utf-8" if charset.startswith("utf-16") else charset
     return ""
 
@@ -275,7 +275,7 @@ class Body:
             data = bytes(self.data)
             return decoded(data, content_type.charset_of(data), cut=self.truncated)
         except NoTextError as error:
-            message = f"the page of {self._host} {error}, so it is no text to read"
+            message = f"the page of {self._host} {error}, so it cannot be read as text"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 
     def _is_over(self) -> bool:
@@ -284,11 +284,11 @@ class Body:
         Packed bytes count too, or an endless body could unpack to nothing.
         """
         if len(self.data) == self._limit < self._announced:
-            return True  # no need to wait for it
+            return True  # the announced length already exceeds it
         return max(len(self.data), self._received) > self._limit
 
     def _too_large(self) -> ToolError:
-        message = f"the page of {self._host} is larger than {self._limit} bytes, and nothing of it was kept"
+        message = f"the page of {self._host} is larger than {self._limit} bytes, so it was discarded"
         return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for a smaller page, or a part of it.")
 
     def _wrongly_packed(self) -> ToolError:
@@ -307,7 +307,7 @@ _HEADERS: Final = (
 
 @dataclass(slots=True)
 class Hop:
-    """The data of one request so far. It becomes the request's audit record, even if the request fails."""
+    """What is known so far of one request. It becomes the request's audit record, even if the request fails."""
 
     number: int
     url: str
@@ -318,17 +318,17 @@ class Hop:
     blocked: BlockReason | None = None
 
     def locate(self, url: str, host: str) -> None:
-        """Set the URL and host as they were judged."""
+        """Set the URL and host that were checked."""
         self.url, self.host = url, host
 
     def block(self, reason: BlockReason | None, host: str = "") -> None:
-        """Set why the request is not made. `host` counts if none is known yet."""
+        """Set why the request is not made. `host` is used if no host is set yet."""
         self.host, self.blocked = self.host or host, reason
 
 
 @frozen
 class Redirect:
-    """The answer redirects to a URL that was not judged yet."""
+    """An answer that redirects to a URL. The URL was not checked yet."""
 
     url: str
 
@@ -367,7 +367,7 @@ async def ask(
 async def _answer(
     target: WebTarget, response: httpcore.Response, hop: Hop, limit: int, *, truncate: bool
 ) -> PageOrRedirect:
-    """Return what the answer means. The body is read only if the answer is the wanted page."""
+    """Return the page or the redirect in an answer. The body is read only for a page."""
     headers = _joined(response.headers)
     if response.status in REDIRECTS:
         return Redirect(redirected(target.url, _location(target, response.status, headers)))

@@ -1,8 +1,8 @@
 """The hosts that may be reached: canonical names, public addresses, the user's lists of domains, and DNS look-ups.
 
 A model chooses the URLs of web tools, so a host is refused unless its name and all its addresses are public. The table
-of addresses is our own and `ipaddress` only parses: `ipaddress.is_global` changes between versions of Python, and calls
-multicast, NAT64, 6to4 and some twenty other special-purpose networks global. Nothing here imports httpx.
+of other addresses is our own, because `ipaddress.is_global` changes between versions of Python, and is true for
+multicast, NAT64, 6to4 and some twenty other special-purpose networks. This module does not import httpx.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from acp_agent.core.services import BlockReason
 Address: TypeAlias = IPv4Address | IPv6Address
 
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
-"""The part of IPv6 that is assigned to networks. All other addresses are refused, also those that no table lists."""
+"""The part of IPv6 that is assigned to public networks. All other IPv6 addresses are refused."""
 
 _FORBIDDEN: Final = tuple(
     (ip_network(block), what)
@@ -32,7 +32,7 @@ _FORBIDDEN: Final = tuple(
         ("10.0.0.0/8", "a private network"),
         ("100.64.0.0/10", "a provider's shared addresses"),
         ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16/32", "a cloud's own services"),  # Azure's, though the block is public
+        ("168.63.129.16/32", "a cloud's own services"),  # Azure's service address, in a public block
         ("169.254.0.0/16", "link-local or cloud metadata"),
         ("172.16.0.0/12", "a private network"),
         ("192.0.0.0/24", "protocol assignments"),
@@ -78,7 +78,7 @@ def read_address(text: str) -> Address:
 
 
 def why_forbidden(address: Address) -> str | None:
-    """Return the reason why an address is not public, in words, or None if it is public."""
+    """Return why an address is not public, as a text, or None if it is public."""
     for block, what in _FORBIDDEN:
         if address in block:
             return what
@@ -104,7 +104,7 @@ class RequestBlocked(Refused):
 
 @frozen
 class WebTarget:
-    """A URL that keeps every rule that can be checked without a DNS look-up.
+    """A URL that passed every check that needs no DNS look-up.
 
     url       normalised, without a fragment and without user information
     host      a lower-case ASCII name without a trailing dot, or a canonical IP address without brackets
@@ -124,7 +124,7 @@ class WebTarget:
 
 
 class ResolvedTarget(NamedTuple):
-    """A URL that may be requested, and the only addresses that a connection may go to, in the order to try them."""
+    """A URL that may be requested, and the only addresses to connect to, in the order to try them."""
 
     target: WebTarget
     addresses: tuple[str, ...]
@@ -133,8 +133,8 @@ class ResolvedTarget(NamedTuple):
 def recordable_url(url: str) -> str:
     """Return a URL for the audit: without user information and fragment, and cut to MAX_URL characters.
 
-    Any text is accepted, since URLs that no parser reads are recorded too. The query stays because it left this
-    machine; the audit redacts what it writes.
+    Any text is accepted, since URLs that cannot be parsed are recorded too. The query is recorded because it was sent;
+    the audit redacts secrets in it.
     """
     return _USERINFO.sub(r"\1", url[:MAX_URL].partition("#")[0])
 
@@ -145,13 +145,13 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL_ZONES: Final = (
     # Names and zones that mean this machine, this network or no part of the DNS (RFC 6761, 6762, 7686, 8375, 9476).
     *("localhost", "localdomain", "localdomain6", "local", "internal", "home.arpa", "onion", "alt"),
-    # Infrastructure of the DNS itself: the names are addresses written backwards, and name no public page.
+    # Infrastructure of the DNS itself: these names are addresses in reverse, not hosts with pages.
     *("in-addr.arpa", "ip6.arpa", "arpa"),
     # Top-level names that private networks use. ICANN has kept home, corp and mail out of the public DNS for good; the
-    # others are not delegated either. Their addresses say nothing: an internal service may have a public one.
+    # others are not delegated either. They are refused even with a public address: internal services may have one.
     *("lan", "corp", "home", "mail", "intranet", "private", "priv", "localnet", "workgroup", "dhcp", "router"),
     *("fritz.box", "svc", "cluster", "k8s", "kube", "kubernetes", "consul", "docker"),
-    # Cloud metadata under names of their own; the others are in .internal or have a single label.
+    # Names of cloud metadata services. Those that are not listed are in .internal or have a single label.
     *("metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com"),
 )
 # .test, .example and .invalid are not listed. The public DNS has no such names, so the look-up fails. If a private
@@ -174,7 +174,7 @@ def canonical_host(text: str) -> str:
     labels = name.split(".")
     if len(name) > _MAX_NAME or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("it is no host name")
-    if _NUMBER.fullmatch(labels[-1]):  # no top-level domain is a number, so resolvers take it for an IPv4 address
+    if _NUMBER.fullmatch(labels[-1]):  # no top-level domain is a number, so resolvers read the host as an IPv4 address
         try:
             return str(read_address(name))
         except ValueError:
@@ -215,13 +215,13 @@ class HostPattern:
 
     @classmethod
     def read(cls, text: str, setting: str, section: str = "[tools.scrape]") -> Self:
-        """Return the pattern that a text means. Raises ConfigError for a pattern that could never match."""
+        """Return the pattern in a text. Raises ConfigError for a pattern that could never match."""
         host = text.strip().removeprefix("*.")
         wildcard = host != text.strip()
         try:
             return cls(canonical_host(host.removeprefix("[").removesuffix("]")), wildcard)
         except ValueError:
-            expected = "a host such as docs.python.org, or *.example.com for any one name in front"
+            expected = "a host such as docs.python.org, or *.example.com for one more label in front"
             raise ConfigError(section, setting, repr(text), expected) from None
 
     def matches(self, host: str) -> bool:
@@ -230,7 +230,10 @@ class HostPattern:
 
 
 class HostRules:
-    """The user's settings for hosts and ports. A denied host wins; if any host is allowed, only allowed hosts match."""
+    """The user's settings for hosts and ports.
+
+    Denied hosts are refused, even if they are also allowed. If any host is allowed, all others are refused.
+    """
 
     def __init__(self, allowed: Sequence[str], denied: Sequence[str], ports: Sequence[int]) -> None:
         self._allowed = tuple(HostPattern.read(text, "allowed_domains") for text in allowed)
@@ -272,8 +275,8 @@ async def addresses_of(target: WebTarget, resolve: Resolve) -> tuple[str, ...]:
     A host that is an IP address is not looked up.
 
     Raises:
-        RequestBlocked: The host has no address, too many, or one that is not public. A name that has public and private
-            addresses is an attack or a mistake.
+        RequestBlocked: The host has no address, too many, or one that is not public. A name with both public and
+            private addresses is an attack or a mistake.
 
     """
     addresses = await looked_up(target, resolve)
@@ -303,7 +306,9 @@ def _literal(host: str) -> tuple[Address, ...]:
 
 
 async def looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
-    """Return the addresses of a host, itself if it is one; none if the resolver has none or fails.
+    """Return the addresses of a host. A host that is an address is returned itself.
+
+    The result is empty if the resolver has no address or fails.
 
     Raises:
         RequestBlocked: The host has too many addresses, or one that is written in an unusual way.
@@ -312,7 +317,7 @@ async def looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
     if literal := _literal(target.host):
         return literal
     answers: Sequence[str] = ()
-    # The system's reasons for a failure are often wrong, so no message contains them.
+    # The system's reason for a failed look-up is often wrong, so messages do not contain it.
     with anyio.move_on_after(LOOKUP_TIMEOUT), suppress(OSError, UnicodeError):
         answers = await resolve(target.host, target.port)
     try:
@@ -334,7 +339,7 @@ _PLAIN: Final = "%/:?#[]@!$&'()*+,;=-._~"
 
 
 def browser_url(url: str) -> str:
-    """Return a URL that the user is asked to open in their browser, as ASCII: `xn--...` for names, `%..` for the rest.
+    """Return a URL, which the user is asked to open in a browser, as ASCII: `xn--...` in its host, `%..` elsewhere.
 
     Nothing is fetched, so private addresses are allowed. The URL must not look like another one (ACP, "Elicitation":
     show the whole URL, and do not let the look of a host deceive the user).

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to a model server: one request at a time over a connection of our own.
+"""HTTP/1.1 to a model server: a connection carries one request at a time.
 
-A turn waits for each request. So a request is sent with one write, and all that has arrived is read as one piece,
-however many chunks it has. llhttp, the parser of Node.js, reads the responses.
+A turn waits for each request. For speed, a request is sent with one write, and all bytes that have arrived are read as
+one piece, however many chunks they hold. llhttp, the parser of Node.js, parses the responses.
 Sources: RFC 9112 (HTTP/1.1), RFC 9110 (semantics).
 """
 
@@ -25,21 +25,21 @@ from acp_agent.core.errors import ProviderErrorKind
 
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_TIMEOUT: Final = 60.0
-KEEPALIVE: Final = 60.0  # a tool call between two requests should not cost a new TLS handshake
+KEEPALIVE: Final = 60.0  # seconds; long enough for a tool call between two requests, to save a TLS handshake
 _HEAD_LIMIT: Final = 100 * 1024
 _FINAL: Final = 200
-"""The first status that answers a request; those below announce an answer."""
+"""The lowest status of a final answer. Lower ones are interim."""
 _BACKLOG: Final = 1024 * 1024
-"""Bytes of an answer that are received before they are asked for. With more, the server has to wait."""
+"""Above this many unread bytes of an answer, reading from the socket pauses."""
 _UNPACKED: Final = 1024 * 1024
 """The most bytes that are unpacked at a time."""
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds after which the next address of a host is tried beside the first (RFC 8305, 8)."""
+"""Seconds after which the next address of a host is tried while the first is still connecting (RFC 8305, 8)."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 _Kind = ProviderErrorKind
 
-# What failed. {peer}, {origin}, {reason} and {read:g} are filled in.
+# Messages for failures. `{peer}`, `{origin}`, `{reason}` and `{read:g}` are filled in.
 NO_CONNECTION: Final = "no connection to {peer} at {origin} within 10 s: check network and proxy"
 SILENT: Final = "{peer} sent nothing for {read:g} s"
 NOT_TAKEN: Final = "{peer} at {origin} did not take the request in time"
@@ -67,9 +67,9 @@ class HttpRequest:
 
 
 class HttpError(Exception):
-    """An exchange that failed. Its text has the fields {peer}, {origin}, {reason} and {read:g}.
+    """An exchange that failed. Its text is a template with the fields {peer}, {origin}, {reason} and {read:g}.
 
-    It never quotes what was sent, which may hold the key, and of other errors only the cause in the operating system.
+    The text never quotes the request, which may hold the key. Of other errors it quotes only the operating system's.
     """
 
     def __init__(self, kind: ProviderErrorKind, text: str) -> None:
@@ -93,7 +93,7 @@ def _broken_off() -> HttpError:
 
 
 class Address(NamedTuple):
-    """The address of a request. `host` stands without brackets."""
+    """The address of a request. An IPv6 `host` has no brackets."""
 
     scheme: str
     host: str
@@ -142,7 +142,7 @@ def system_trust() -> ssl.SSLContext:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection to a server: bytes out, and bytes in."""
+    """A connection to a server, which sends and receives bytes."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(1, 0)  # with 0, TLS would pause with nothing left to send
+        self._transport.set_write_buffer_limits(1, 0)  # with a high mark of 0, TLS would pause with nothing unsent
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -187,12 +187,15 @@ class HttpConnection(asyncio.Protocol):
             self._arrival.set_exception(failure)
 
     def write(self, data: bytes) -> None:
-        """Send bytes. They wait in memory while the server does not read."""
+        """Send bytes without waiting. They stay in memory until the server reads them."""
         if self._transport is not None and not self._ended:
             self._transport.write(data)
 
     async def read(self, patience: float) -> bytes:
-        """Return what has arrived, as soon as there is anything; b"" at the end. Raises HttpError."""
+        """Wait for bytes and return all that have arrived; b"" at the end. Raises HttpError.
+
+        patience   the most seconds without a byte
+        """
         while not self._received and not self._ended:
             await self._wait(patience)
         if not self._received and self._failure is not None:
@@ -205,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
         return data
 
     async def _wait(self, patience: float) -> None:
-        """Wait until anything has arrived, or has been sent."""
+        """Wait until bytes have arrived, or until the unsent bytes are sent."""
         loop = asyncio.get_running_loop()
         self._arrival = loop.create_future()
         if self._unsent:
@@ -219,19 +222,19 @@ class HttpConnection(asyncio.Protocol):
             self._arrival = None
 
     def rest(self) -> None:
-        """Note that there is no request on the connection now."""
+        """Note that the connection is idle from now on."""
         self._idle_since = asyncio.get_running_loop().time()
 
     @property
     def is_usable(self) -> bool:
-        """Whether an idle connection can take a request. It cannot if anything has arrived that nobody asked for."""
+        """Whether an idle connection can take a request. It cannot if bytes have arrived without a request."""
         if self._transport is None or self._ended or self._received or self._transport.is_closing():
             return False
         if self._unsent:  # the server answered before it had read the last request
             return False
         if asyncio.get_running_loop().time() - self._idle_since > KEEPALIVE:
             return False
-        poll = select.poll()  # the event loop may not have seen it yet
+        poll = select.poll()  # bytes or the end may have arrived that the event loop has not read yet
         poll.register(self._transport.get_extra_info("socket"), select.POLLIN)
         return not poll.poll(0)
 
@@ -288,7 +291,7 @@ def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, h
 
 
 class _Response:
-    """The part of a response that llhttp has read: its head, and the pieces of the body that nobody has taken yet.
+    """The part of a response that llhttp has parsed: its head, and the pieces of its body since the last `taken`.
 
     ended       whether the response is complete
     reusable    whether the connection may take another request after it
@@ -304,7 +307,7 @@ class _Response:
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)  # RFC 9112, 2.2
 
     def feed(self, data: bytes) -> None:
-        """Read on. b"" is the end of the connection. Raises HttpError."""
+        """Parse the next bytes. b"" means that the connection has ended. Raises HttpError."""
         if not data:
             self.ended = self.ended or (self.status >= _FINAL and not self._framed)
             if not self.ended:
@@ -318,19 +321,19 @@ class _Response:
                 raise _broken_off() from error
 
     def end(self) -> None:
-        """Stop reading. Otherwise the parser, which refers to this object, would wait for the garbage collector."""
+        """Delete the parser. It refers to this object, so otherwise only the garbage collector would free both."""
         del self._parser
 
     def taken(self) -> bytes:
-        """Return what has arrived of the body, once."""
+        """Return and forget the pieces of the body."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         return data
 
-    # What the parser calls.
+    # The parser calls the methods below.
 
     def on_message_begin(self) -> None:
-        self.reusable = False  # nobody has asked for a second response
+        self.reusable = False  # a second response without a request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.status:
@@ -339,7 +342,7 @@ class _Response:
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if self.status or status < _FINAL:  # the latter announces a response
+        if self.status or status < _FINAL:  # trailers after the body, or an interim response
             self.headers = self.headers if self.status else {}
             return
         coding = self.headers.get("transfer-encoding", "").lower()
@@ -358,7 +361,7 @@ class _Response:
 
 
 class DirectExchange:
-    """A request over a connection of ours. See _Exchange."""
+    """A request over an `HttpConnection`. See `_Exchange`."""
 
     def __init__(self, connection: HttpConnection, patience: float) -> None:
         self._connection = connection
@@ -402,7 +405,7 @@ class DirectExchange:
         if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing not in ("", "identity") else None  # gzip or zlib
-        arrived = other = 0  # bytes; the others are sizes of chunks, and fields behind the body
+        arrived = other = 0  # bytes; `other` counts chunk sizes, and fields after the body
         while True:
             piece = self._response.taken()
             other = 0 if piece else other + arrived

@@ -1,11 +1,11 @@
-"""AllowlistProxy: the HTTP proxy through which contained commands reach the hosts that the user lists.
+"""AllowlistProxy: the HTTP proxy through which sandboxed commands reach the hosts that the user lists.
 
-A command names a host (`CONNECT host:443`, or `GET http://host/`). The name is compared with the list before anything
-is looked up, so that only listed names leave this machine. The addresses of the name are judged as for the web tools,
-and only these are dialled. The proxy does not look at the data: https stays closed to it.
+A command names a host (`CONNECT host:443`, or `GET http://host/`). The name is compared with the list before it is
+looked up, so that no other names are sent to a DNS server. The addresses of the name are checked as for the web tools,
+and the proxy connects only to them. It does not inspect the data, which is encrypted for https.
 
-It runs in a thread with an event loop of its own, because sandboxes are built from code that is not asynchronous. A
-command that floods the proxy then slows down only itself. The limits below hold for one session.
+It runs in a thread with its own event loop, because sandboxes are built by synchronous code. So a command that floods
+the proxy slows down only itself. The limits below hold for one session.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 PORTS: Final = (443, 80)
-"""What pip, npm, cargo and git over https use, and http that redirects to it."""
+"""The ports of https, which pip, npm, cargo and git use, and of http, which often redirects to https."""
 MOST_CONNECTIONS: Final = 64
 """Connections that are served at once. Others wait."""
 BURST: Final = 200
-"""Connections that are served without a pause between them, so that a flood fills the audit slowly."""
+"""Connections that are served without a pause. Then `PER_SECOND` applies, so that a flood fills the audit slowly."""
 PER_SECOND: Final = 50
 HEAD_LIMIT: Final = 32 * 1024
 HEAD_SECONDS: Final = 10.0
@@ -54,7 +54,7 @@ CONNECT_SECONDS: Final = 20.0
 IDLE_SECONDS: Final = 300.0
 """Seconds without a byte in either direction after which a connection is closed."""
 LINGER_SECONDS: Final = 15.0
-"""The same once the command has sent its last byte; often it is dead then."""
+"""The same after the command has closed its side of the connection; it has often ended then."""
 _PIECE: Final = 64 * 1024
 _CLOSING_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 1.0
@@ -68,7 +68,7 @@ _FOR_PROXIES: Final = frozenset((b"host", b"connection", b"keep-alive", b"te", b
 
 @frozen
 class ProxyRequest:
-    """A request of a command to the proxy. `head` is what the host is sent first; empty for a tunnel."""
+    """A request of a command to the proxy. `head` is sent to the host first; it is empty for a tunnel."""
 
     host: str
     port: int
@@ -79,8 +79,8 @@ class ProxyRequest:
         """Return the request in a head that ends with an empty line.
 
         Raises:
-            ValueError: It is no request for a proxy, its host is not a plain name or address, or a byte of it could be
-                read in two ways. The message is for the user.
+            ValueError: It is not a request to a proxy, its host is not a plain name or address, or it is ambiguous.
+                The message is for the user.
 
         """
         first, *fields = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
@@ -106,12 +106,12 @@ class ProxyRequest:
         asked = b"%b %b %b" % (found[1], path if path.startswith(b"/") else b"/" + path, found[5])
         shown = f"[{host}]" if ":" in host else host
         host_field = f"Host: {shown if port == 80 else f'{shown}:{port}'}".encode()
-        # One request for each connection: what follows on it could be meant for another host.
+        # One request for each connection: a second one could be meant for another host.
         return cls(host, port, b"\r\n".join((asked, host_field, b"Connection: close", *kept, b"", b"")))
 
     @property
     def place(self) -> str:
-        """The host and port as they are recorded. Paths are not: they may hold secrets."""
+        """The host and port, for the audit. Paths are not recorded, since they may hold secrets."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
@@ -140,11 +140,11 @@ def check_allowed(allowed: Sequence[HostPattern], host: str, port: int) -> None:
 
 
 class AllowlistProxy:
-    """A proxy on a socket that listens already, until `close`.
+    """A proxy on a listening socket. It serves until `close`.
 
-    listener  the socket, in the network of the commands. It becomes the proxy's
-    allowed   returns the hosts that may be reached now. It is called in the proxy's thread, at each connection
-    record    called there with each connection before its first byte passes, and with each refused one
+    listener  the socket, in the network of the commands. The proxy closes it
+    allowed   returns the hosts that may be reached now. It is called in the proxy's thread, for each connection
+    record    called in that thread for each connection before its first byte is sent, and for each refused one
     resolve   returns the addresses of a host and port; by default those of the machine's resolver
     dial      opens a TCP connection to an address; by default a plain one
     """
@@ -180,7 +180,7 @@ class AllowlistProxy:
         """Close the socket and all connections. It blocks until that is done."""
         self._begun.wait(_CLOSING_SECONDS)
         if self._stop is not None:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the thread's event loop has ended
                 self._stop()
         self._thread.join(_CLOSING_SECONDS)
 
@@ -197,7 +197,7 @@ class AllowlistProxy:
                     tasks.start_soon(self._converse, await self._accepted(loop))
 
     async def _pause(self) -> None:
-        """Wait if there were too many connections lately."""
+        """Wait if more than BURST connections came faster than PER_SECOND."""
         now = monotonic()
         self._free_at = max(self._free_at, now - BURST / PER_SECOND) + 1 / PER_SECOND
         if self._free_at > now:
@@ -207,7 +207,7 @@ class AllowlistProxy:
         while True:
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-            except OSError:  # it was broken off, or this process has too many files open
+            except OSError:  # the connection was aborted, or this process has too many open files
                 await anyio.sleep(0.1)
             else:
                 return connection
@@ -216,17 +216,18 @@ class AllowlistProxy:
         """Serve one connection of a command."""
         try:
             reader, writer = await asyncio.open_connection(sock=connection, limit=HEAD_LIMIT)
-            writer.transport.set_write_buffer_limits(0)  # what was drained is out
+            writer.transport.set_write_buffer_limits(0)  # `drain` waits until all is sent
             try:
                 with suppress(OSError, EOFError):
                     await self._answer(reader, writer)
                     writer.write_eof()
-                    with anyio.move_on_after(_FAREWELL_SECONDS):  # unread bytes would break off what was sent last
+                    # If the command's bytes stay unread, closing discards the end of the answer.
+                    with anyio.move_on_after(_FAREWELL_SECONDS):
                         while await reader.read(_PIECE):
                             pass
             finally:
                 writer.transport.abort()
-        except Exception:  # noqa: BLE001 - a bug costs this connection, not those of the whole session
+        except Exception:  # noqa: BLE001 - a bug ends only this connection, not the session's others
             _log.error("connection of a command failed", exc_info=True)
         finally:
             connection.close()
@@ -298,7 +299,7 @@ class AllowlistProxy:
 
 
 class _Tunnel:
-    """The bytes between a command and a host, in both directions, until the host ends or nobody sends for a while."""
+    """Copies bytes between a command and a host in both directions, until the host closes or both are idle."""
 
     def __init__(
         self,
@@ -315,7 +316,7 @@ class _Tunnel:
         self._idle = anyio.CancelScope()
 
     async def run(self, head: bytes) -> None:
-        """Send the head to the host, or tell the command that there is a tunnel, and then let all bytes pass."""
+        """Send the head to the host, or if it is empty the 200 response to the command, and then copy all bytes."""
         with self._idle:
             self._alive()
             async with anyio.create_task_group() as tasks:
@@ -357,7 +358,7 @@ class _Tunnel:
 
 
 async def _say(writer: asyncio.StreamWriter, status: int, why: str) -> None:
-    """Answer that there is no connection. Of the answer to CONNECT, many programs show the first line only."""
+    """Answer that there is no connection. The reason is in the status line, since many programs show only that."""
     line = "".join(letter if " " <= letter <= "~" else "?" for letter in why[:300])
     refused = "Commands in the sandbox reach only what the user lists in `[tools.sandbox] network_allow`.\n"
     body = f"acp-agent: {line}\n{refused if status == 403 else ''}"

@@ -1,10 +1,10 @@
-"""URLs judged by their text, before any look-up: those of web tools, and those of servers that the user named.
+"""Check URLs by their text, before any look-up: those of web tools, and those of servers that the user named.
 
 Two parsers read each URL and must agree, so that no spelling means one host to us and another to the connection.
 
 The URL of a web tool must be https to a public host on an allowed port. The URL of a server that the user or their
-editor named may have any port. With `allow_private` it may be on this machine or a private network, there also with
-plain http. Link-local addresses, where clouds serve their metadata, are always refused.
+editor named may have any port. With `allow_private` the server may be on this machine or a private network, and its URL
+may be http. Link-local addresses, where clouds serve their metadata, are always refused.
 """
 
 from contextlib import suppress
@@ -60,7 +60,7 @@ def judge_url(url: str, rules: HostRules) -> WebTarget:
 
 
 def redirected(base: str, location: str) -> str:
-    """Return the URL that a Location header means. It is not judged: `judge_url` refuses what cannot be read."""
+    """Return the URL of a Location header, resolved against `base`. It must still be checked with `judge_url`."""
     try:
         _check_text(location)
         return str(httpx.URL(base).join(location))
@@ -69,7 +69,7 @@ def redirected(base: str, location: str) -> str:
 
 
 def _check_text(url: str) -> None:
-    """Refuse blanks, backslashes, and control and invisible characters: each parser repairs them in its own way."""
+    """Refuse blanks, backslashes, and control and invisible characters: parsers treat them differently."""
     if len(url) > MAX_URL:
         raise _malformed(f"it has {len(url)} characters, and {MAX_URL} is the most")
     if not url.isprintable() or " " in url or "\\" in url:
@@ -109,7 +109,7 @@ _ALLOW: Final = "To reach a server on this machine or a private network, set `al
 
 @frozen
 class ServerEndpoint:
-    """The location of a server, as its URL gives it. If `private`, it may be on this machine or a private network."""
+    """The host and port of a server's URL. If `private`, it may be on this machine or a private network."""
 
     target: WebTarget
     tls: bool
@@ -117,7 +117,7 @@ class ServerEndpoint:
 
 
 def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
-    """Return the endpoint that a URL means, without touching the network.
+    """Return the endpoint of a URL, without using the network.
 
     Raises RequestBlocked if it may not be used.
     """
@@ -145,7 +145,7 @@ def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
 
 
 async def locate(endpoint: ServerEndpoint, resolve: Resolve) -> ResolvedTarget:
-    """Return the endpoint with the only addresses that a connection may go to. Looks the host up at most once.
+    """Return the endpoint with the only addresses to connect to. Looks the host up at most once.
 
     Raises:
         RequestBlocked: An address may not be reached.
@@ -174,7 +174,7 @@ def _is_private(address: Address) -> bool:
 
 
 def _may_be_allowed(host: str) -> bool:
-    """Return whether `allow_private` would make the host reachable, as far as its name tells."""
+    """Return whether `allow_private` would allow this host, judging by its name alone."""
     with suppress(ValueError):
         return _is_private(read_address(host))
     return why_local(host) is not None

@@ -1,1 +1,1 @@
-"""What tools return, on its way to the model and the user: cleaned, redacted, filtered and cut."""
+"""Prepare the results of tools for the model and the user: clean, redact, filter and cut them."""

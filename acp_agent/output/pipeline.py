@@ -2,7 +2,7 @@
 
     every string     is sanitized and redacted
     model and user   get filtered command output; dropped lines that matter are put back
-    user, machines   get at most `display` characters
+    user, editor     get at most `display` characters of each string
     model            gets at most `threshold` characters, or `preview` if the whole text is stored; fenced as data
 
 `apply` is pure and may run in any thread, which it should for megabytes of text. The caller then stores the whole text,
@@ -41,17 +41,17 @@ def redaction_note(found: Mapping[str, int]) -> str:
 
 
 _WORTH_IT = 200
-"""How many characters a filter must save. The sentence that says where the whole text is costs most of them."""
+"""How many characters a filter must save. The sentence that says where the whole text is stored needs most of them."""
 _SHORT = 2000
-"""An output of fewer characters is not filtered: the notes about what is missing would cost as much as it saves."""
+"""An output of fewer characters is not filtered: the notes about missing lines would be as long as these lines."""
 
 
 @frozen
 class Sizes:
     """The number of characters that each reader gets.
 
-    threshold   the most that the model gets of a text. There is no other such limit
-    preview     the part of a longer text that the model gets if the whole text is stored and can be read on
+    threshold   the most that the model gets of a text
+    preview     the part of a longer text that the model gets if the whole text is stored, so that it can read the rest
     display     the most that the editor gets of each string: the display and every string of the envelope
 
     Raises ValueError for a limit under 256, or a preview over the threshold.
@@ -85,11 +85,12 @@ class ResultSource(NamedTuple):
 
 @frozen
 class Fitted:
-    """A result that is complete but for its end.
+    """A result that is complete but for the note that says where its whole text is stored.
 
-    whole   the redacted text for the model before anything was left out, to be stored. "" if nothing was left out
-    long    whether it is over the threshold, so that only a part of it can be shown
-    telling lines that matter from the part of a command's long output that is left out
+    whole   the redacted text for the model before anything was left out, to be stored; "" if nothing was left out
+    lines   the number of lines of `whole`
+    long    whether the text is over the threshold, so that only a part of it can be shown
+    telling the errors and warnings in the part of a command's long output that is left out
     """
 
     result: ToolResult
@@ -109,7 +110,7 @@ class Fitted:
 
         reference   the name under which the whole text is stored, "" if it is not
         trouble     why it could not be stored, or ""
-        summary     replaces a long text
+        summary     replaces a long text; "" for none
         """
         text, spec = summary, self._source.spec
         if not text:
@@ -131,7 +132,7 @@ class Fitted:
 
 
 class Pipeline:
-    """The steps between a result and its readers.
+    """Sanitizes, redacts, filters and cuts results.
 
     redactor   removes secrets from every string
     filters    shorten the output of commands; None if they are off
@@ -145,7 +146,7 @@ class Pipeline:
         self.is_loaded = filters is None
 
     def load(self) -> None:
-        """Load the filters, for which the first long output would wait. Any thread may do it."""
+        """Load the filters, so that the first long output does not wait for them. Any thread may call this."""
         with self._loading:
             if self._filters is not None and not self.is_loaded:
                 self._filters.load()
@@ -184,14 +185,14 @@ class Pipeline:
             stats = replace(stats, rules=tuple(filtered.rules))
         display = "\n".join(filter(None, (frame.headline, shown, frame.ending, note)))
         fitted = replace(result, text=text, display=display, envelope=envelope, failure=failure, stats=stats, before="")
-        is_document = filtered is None and self._filters is not None  # what no rule is for, such as `cat`, is no log
+        is_document = filtered is None and self._filters is not None  # no rule: the output of `cat`, for example
         telling = self._telling(text, whole) if long and source.run is not None and not is_document else ""
         left_out = long or len(text) < len(whole)
         lines = (stats.raw_lines if whole is result.text else lines_of(whole)) if left_out else 0
         return Fitted(fitted, whole if left_out else "", lines, long, telling, self._sizes, source, frame, note)
 
     def _telling(self, text: str, whole: str) -> str:
-        """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
+        """Return errors and warnings that a preview leaves out, in at most two fifths of its size."""
         room = self._sizes.preview * 2 // 5
         shown = clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT))
         dropped = _preserved(text, shown, whole, suspects=False)
@@ -199,7 +200,7 @@ class Pipeline:
 
 
 class _Strings:
-    """The strings of one result. Equal ones are redacted once, since stdout often is the text.
+    """Cleans the strings of one result. Equal strings are cleaned once, since stdout often equals the text.
 
     found   the number of secrets of each category
     cut     whether a string was longer than `limit`
@@ -214,9 +215,11 @@ class _Strings:
         self.cut = False
 
     def redacted(self, text: str, before: str = "") -> str:
-        """Return the text as it can be seen, redacted. `before` is what stands before it, and only gives context.
+        """Return the text, redacted, with invisible characters shown as escapes.
 
-        Invisible characters that split a secret are removed, with all others in the text.
+        If invisible characters split a secret, all of them are removed from the text instead.
+
+        before   the text before it, which only gives context
         """
         if text not in self._clean:
             clean = bare = text
@@ -231,7 +234,7 @@ class _Strings:
         return self._clean[text]
 
     def redacted_text(self, result: ToolResult) -> str:
-        """Return the redacted text of a result. If stdout is the same with a line end, redact both at once."""
+        """Return the redacted text of a result. If stdout only adds a line end to it, redact both at once."""
         text, stdout = result.text, (result.envelope or {}).get("stdout")
         if isinstance(stdout, str) and len(stdout) == len(text) + 1 and stdout[-1] == "\n" and stdout.startswith(text):
             return self.redacted(stdout, result.before).removesuffix("\n")
@@ -258,7 +261,7 @@ class _Strings:
 
 
 def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:
-    """Return the filtered output of a command with dropped lines that matter. None if no rule matches."""
+    """Return the filtered output of a command, with dropped lines that matter put back. None if no rule matches."""
     filtered = filters.apply(text, run)
     if filtered is None or not filtered.removed or filtered.restored is Restored.NOTHING:
         return filtered
@@ -268,7 +271,7 @@ def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | N
 
 
 def _preserved(text: str, shown: str, whole: str, *, suspects: bool) -> str:
-    from acp_agent.output.security_notes import preserved  # noqa: PLC0415 - a hundred expressions, for what is shortened
+    from acp_agent.output.security_notes import preserved  # noqa: PLC0415 - it compiles a hundred expressions
 
     return preserved(text, shown, whole, suspects=suspects)
 

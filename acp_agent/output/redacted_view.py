@@ -1,8 +1,8 @@
-"""What a session shows, without secrets: events, questions, and results that did not pass the output pipeline.
+"""Redact what a session shows: events, questions, and results that did not pass the output pipeline.
 
-Two things are not redacted. A diff shows what would be in the user's own file and could not be judged otherwise. The
-answer of the model contains no secret, because the model reads only redacted text. Many editors render titles, notices
-and questions as Markdown, so quoted text in them must not load a picture.
+Two things are not redacted: diffs, because the user must see the exact change to their file to judge it, and answers of
+the model, which contain no secret because the model reads only redacted text. Many editors render titles, notices and
+questions as Markdown, so quoted text in them must not load a picture.
 """
 
 import re
@@ -22,7 +22,7 @@ from acp_agent.output.redaction.redactor import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
-"""Line ends, also written as escapes, and the two ends of a key."""
+"""Line ends, also written as escapes, and the first and last line of a private key."""
 _DEEPEST = 100
 """The number of nested lists and objects that are shown. Deeper values are left out."""
 _PATIENCE = 0.5
@@ -34,12 +34,13 @@ _TAIL = 8 * 1024
 
 
 class RedactedEvents:
-    """An EventSink in front of another one. It redacts progress as a stream, since a secret may be cut in two.
+    """An EventSink that redacts events and passes them to another one.
 
-    Terminal codes are removed, because colours may hide a secret. Carriage returns stay.
+    Progress is redacted as a stream, since a secret may be split over two events. Terminal codes are removed from it,
+    because colours may hide a secret. Carriage returns stay.
 
-    There is no timer. An unfinished line is shown with the next output that comes half a second or more later. A
-    question without a line end is therefore shown when it is answered or when the call ends.
+    There is no timer. An unfinished line is shown with the next output that comes half a second or more later. So a
+    program's question without a line end is shown only when it is answered or when the call ends.
     """
 
     def __init__(self, emit: EventSink, redactor: Redactor, clock: Callable[[], float] = monotonic) -> None:
@@ -76,7 +77,7 @@ class RedactedEvents:
                 await self._emit(event)
 
     async def _finished(self, event: events.ToolFinished) -> None:
-        """Show the rest of the output, and the result. One that did not pass the pipeline has no stats: redact it."""
+        """Show the rest of the output, and the result. A result without stats did not pass the pipeline: redact it."""
         live = self._live.pop(event.call_id, None)
         if live is not None and (rest := live.feed("", self._clock(), last=True)):
             await self._emit(events.ToolProgress(event.call_id, output=rest))
@@ -99,7 +100,7 @@ class RedactedEvents:
         await self._emit(replace(event, name=redact(event.name), result=result))
 
     def _openable(self, locations: Sequence[Location]) -> tuple[Location, ...]:
-        """Return the locations without secrets. A redacted path could not be opened."""
+        """Return the locations whose paths contain no secret. A redacted path could not be opened."""
         return tuple(location for location in locations if self._redactor(location.path) == location.path)
 
 
@@ -115,7 +116,7 @@ class _Live:
         self._is_cut = False  # whether `_tail` is not everything
 
     def feed(self, chunk: str, now: float, *, last: bool = False) -> str:
-        """Return what can be shown at the time `now`, in seconds; after the last chunk all of it."""
+        """Return the text that can be shown at the time `now`, in seconds. With `last`, return all of it."""
         stream = self._stream
         late = not last and self._since is not None and now - self._since >= _PATIENCE
         given = stream.hurry() if late else ""
@@ -130,7 +131,7 @@ class _Live:
         return given
 
     def seen(self) -> str:
-        """Return the end of the output as a terminal shows it. It stays visible if the call has no other result."""
+        """Return the end of the output as a terminal shows it, for a call that is cancelled."""
         tail = sanitize(self._tail).strip("\n")
         if not self._is_cut:
             return tail
@@ -139,10 +140,10 @@ class _Live:
 
 
 class RedactedApprover:
-    """An Approver in front of another one.
+    """An Approver that redacts questions and passes them to another one.
 
-    Each line is redacted by itself, and so are the ends of a key and the text between them. The text between the ends
-    of a false private key may be what runs or what is sent to a server, so the question must show it.
+    Each line is redacted separately, and so are the first and last line of a private key. Otherwise a command between
+    the two lines of a false key would be hidden from the user who is asked about it.
     """
 
     def __init__(self, approver: Approver, redactor: Redactor) -> None:
@@ -172,7 +173,7 @@ class RedactedApprover:
 
 
 def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> JsonObject:
-    """Return the arguments of a call without secrets. Long texts are redacted by line, others also by their names."""
+    """Return the arguments of a call without secrets. Long texts are redacted by line, others also by argument name."""
 
     def shown(name: str, value: Json, depth: int) -> Json:
         match value:
@@ -183,7 +184,7 @@ def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> Json
             case list():
                 return [shown(name, each, depth - 1) for each in value]
             case dict():
-                meant = value.get("name") or value.get("key")  # of an object with a `value`, as redaction reads it
+                meant = value.get("name") or value.get("key")  # redaction takes it as the key of the object's `value`
                 means = {"value": meant} if isinstance(meant, str) else {}
                 return {words(each): shown(means.get(each, each), inner, depth - 1) for each, inner in value.items()}
             case _:

@@ -1,12 +1,12 @@
 """Remove or escape the characters in a text of a command, file or server that act on a terminal or mislead a reader.
 
-`faithful` prepares what a tool read for the model and the user. It drops nothing of a document: invisible characters
-are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads. From the output of
-a command it removes escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits). There
-carriage returns and backspaces act as on a terminal: only the text behind the last carriage return of a line stays. A
-CR right before LF belongs to the line end.
+`faithful` prepares the text that a tool read for the model and the user. It drops nothing of a document: invisible
+characters are shown as escapes and named on their line (`text.escaped`), since a model edits by what it reads. From the
+output of a command it removes escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8
+bits). In such output, carriage returns and backspaces act as on a terminal: only the text after the last carriage
+return of a line stays. A CR directly before LF belongs to the line end.
 
-`sanitize` is for texts that nobody copies back into a file: names, titles, messages. It removes all of these
+`sanitize` is for texts that are not copied back into a file: names, titles, messages. It removes all of these
 characters. A lone surrogate becomes U+FFFD, so that the text can always be encoded.
 
 An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences is limited, so
@@ -14,11 +14,11 @@ that `Escapes`, which cleans a stream, holds a few KiB.
 
 An answer of the model is treated differently: see `markdown_images`.
 
-`fence` marks the text of a tool as data for the model, so that it is not taken for instructions. The text stands
+`fence` marks the text of a tool as data for the model, so that it is not taken for instructions. It puts the text
 between two lines with the same id. The id comes from the call's UUID, which is made after the text or is unknown to its
 author, so nothing in the text can close the fence. Text of this machine is not changed: a model that edits a file needs
-its exact characters. In text from outside, everything that looks like one of our marks is escaped as well, for readers
-that do not compare ids. The system prompt (`agent/prompt.py`) explains the fence to the model.
+its exact characters. In text from outside, everything that looks like one of our marks is also escaped, for models that
+do not compare ids. The system prompt (`agent/prompt.py`) explains the fence to the model.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ import re
 
 from acp_agent.text import defanged, escaped, is_plain, lazy_regex, xml_escaped
 
-_SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
-# a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
+_SLICE = 1 << 20  # characters handled at once, which limits the memory of a regular expression
+# A longer piece of a line is not a progress bar: it stays, and the CR after it becomes a line end.
 _LONGEST_OVERWRITTEN = 8192
 _LONGEST_STRING = 4096  # characters of the body of an OSC, DCS, ...
 
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # all but TAB, LF, CR
-_INERT = r"\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x8f\x91-\x97\x99\x9a\x9c"  # those that begin no sequence
+_INERT = r"\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x8f\x91-\x97\x99\x9a\x9c"  # those that begin no escape sequence
 _INVISIBLE = (  # zero-width, bidirectional, tag and other characters that are not visible but change how text reads
     "\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
@@ -73,9 +73,9 @@ _SEQUENCE = lazy_regex(
 
 
 def faithful(text: str, *, terminal: bool) -> str:
-    """Return the text as a reader can see and copy it. `text.unescaped` restores what was escaped. See the module.
+    """Return the text with invisible characters shown as escapes. `text.unescaped` restores them. See the module.
 
-    `terminal` is True for the output of a command. Otherwise the text is a document, of which nothing is dropped.
+    terminal   True for the output of a command; otherwise the text is a document, of which nothing is dropped
     """
     if is_plain(text):
         return text
@@ -93,9 +93,9 @@ def faithful(text: str, *, terminal: bool) -> str:
 
 
 def sanitize(text: str, *, terminal: bool = True) -> str:
-    """Return the cleaned text. A clean text is returned unchanged after one look.
+    """Return the text without control and invisible characters and escape sequences. See the module.
 
-    `terminal` is True for the output of a command. Otherwise the text is a document, whose lines all stay.
+    terminal   True for the output of a command; otherwise the text is a document, whose lines all stay
     """
     if "\r" not in text and _is_plain(text):
         return text
@@ -108,7 +108,7 @@ def sanitize(text: str, *, terminal: bool = True) -> str:
 
 
 def _last_written(line: re.Match[str]) -> str:
-    """Return what stays of a line with carriage returns: the last piece, and those too long to be a progress bar."""
+    """Return the visible part of a line with carriage returns: the last piece, and any too long for a progress bar."""
     text = line[0].rstrip("\r")
     if len(text) < _LONGEST_OVERWRITTEN:
         return text.rpartition("\r")[2]
@@ -117,13 +117,13 @@ def _last_written(line: re.Match[str]) -> str:
 
 
 class Escapes:
-    """A filter that removes escapes and control characters from a stream. Unfinished ones wait. Lines and CRs stay."""
+    """A filter that removes escape sequences and control characters from a stream, except line ends and CRs."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, chunk: str, *, last: bool = False) -> str:
-        """Return what is certain after this chunk, cleaned; after the last one all of it."""
+        """Return the cleaned text up to an unfinished sequence at the end. With `last`, return all of it."""
         text = self._held + chunk
         self._held = ""
         if _is_plain(text):
@@ -151,9 +151,11 @@ _LONGEST_SOURCE = 2048
 
 
 def fence(text: str, call_id: str, *, external: str | None = None) -> str:
-    """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine.
+    """Return `text` in its fence.
 
-    The id of the fence never stands in the text, so it need not be secret, and may be the same in every request.
+    The text never contains the id of the fence, so the id need not be secret and may be the same in every request.
+
+    external   the URL or MCP server that the text comes from; None for this machine
     """
     tag, source = _LOCAL, ""
     if external is not None:

@@ -431,7 +431,7 @@ async def test_servers_run_in_the_sandbox_unless_the_user_lets_them_out(tmp_path
                 await editor.say(session, "/mcp")
                 await anyio.sleep(0.05)
         assert "MCP server bare (editor) ready in the sandbox" in editor.text
-        assert '`[mcp] unsandboxed = ["shut"]` lets it out' in editor.text
+        assert '`[mcp] unsandboxed = ["shut"]` runs it outside' in editor.text
     async with editing(tmp_path, ECHO, config=named, environment=walls) as editor:
         session = await opened(editor)
         await editor.say(session, "/status")

@@ -1,1 +1,1 @@
-"""Filters that remove from the output of a command what no reader needs."""
+"""Filters that shorten the output of commands for the model and the user."""

@@ -23,13 +23,13 @@ _LOG = Log(__name__)
 
 
 class FilterMetrics:
-    """Counts of commands, from several threads. Every 50 commands it writes a debug line to the log.
+    """Counts of filtered commands, logged every 50 commands at debug level. It is safe to use from several threads.
 
     commands     commands whose output went through the engine
-    filtered     those whose output became shorter
-    skipped      those that no rule matched
-    raw_chars    characters of all outputs
-    shown_chars  characters that are left of them
+    filtered     commands whose output became shorter
+    skipped      commands that no rule matched
+    raw_chars    characters of all outputs before filtering
+    shown_chars  characters of all outputs after filtering
     full, partial, fallback   how often each confidence was the worst of the matching rules
     """
 
@@ -40,7 +40,7 @@ class FilterMetrics:
         )
 
     def record(self, raw: str, filtered: Filtered | None) -> None:
-        """Count a command's output and the filtered text, None if no rule matched."""
+        """Count a command's output and the filtered text. `filtered` is None if no rule matched."""
         shown = len(raw if filtered is None else filtered.text)
         with self._lock:
             counts = self._counts
@@ -65,10 +65,10 @@ def split_echoes(text: str, run: CommandRun) -> tuple[str, str, str, CommandRun]
     """Separate the lines that leading and trailing `echo` commands printed from the rest.
 
     Models often write `echo "== tests =="; pytest; echo "exit: $?"`. The output of such an `echo` is known from its
-    arguments, so its lines can stay, and the rest is treated as the output of the one other command. An `echo` whose
-    line is missing did not run (`make && echo done`) and is left out.
+    arguments, so its lines can stay, and the rest is filtered as the output of the other command. If the line of an
+    `echo` is missing, it did not run (`make && echo done`) and is ignored.
 
-    Return the lines before the rest, the rest, the lines after it, and the run without these commands.
+    Return the lines before the rest, the rest, the lines after it, and the run without these `echo` commands.
     """
     printing = list(run.printing)
     before = after = ""
@@ -86,7 +86,7 @@ def split_echoes(text: str, run: CommandRun) -> tuple[str, str, str, CommandRun]
 
 
 def _line(command: str) -> re.Pattern[str] | None:
-    """Return a pattern for the line that an `echo` prints, with a number for `$?`. None if the line is not known."""
+    """Return a pattern for the line that an `echo` prints (`$?` is any number), or None if the line is unknown."""
     name, _, words = command.partition(" ")
     literals = words.split("$?")
     if name != "echo" or any(_NOT_LITERAL.search(literal) for literal in literals):
@@ -113,11 +113,11 @@ class RuleSource:
         self._users: FilterRuleSet | None = None
 
     def current(self) -> "FilterRuleSet":
-        """Return the rules, read again if the file has changed. New warnings are logged once.
+        """Return the rules. The file is read again if it has changed, and new warnings are logged once.
 
-        While a file cannot be used, the previous rules stay. At first those are the built-in ones.
+        While the file cannot be used, the previous rules stay in use. At first those are the built-in ones.
         """
-        from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
+        from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - loaded for the first command
 
         return self.users() or built_in()
 
@@ -149,10 +149,10 @@ class RuleSource:
             rules = read_rules(path)
         except (ConfigError, ValueError) as error:  # ValueError: the path is not a valid file name
             kept = self._users or built_in()
-            return replace(kept, warnings=(f"{error}; {kept.source} stay in force",))
+            return replace(kept, warnings=(f"{error}; {kept.source} stay in use",))
         if rules is not None:
             return rules
-        missing = f"{path}: expected a file of filter rules; {built_in().source} are in force"
+        missing = f"{path}: expected a file of filter rules; {built_in().source} are in use"
         return replace(built_in(), warnings=(missing,) if self._required else ())
 
 
@@ -160,9 +160,9 @@ _FROM_BEST = tuple(Confidence)
 
 
 class FilterEngine:
-    """The rules in use, applied to the output of commands. It is safe to use from several threads.
+    """Applies the rules in use to the output of commands. It is safe to use from several threads.
 
-    summarized   whether a model sums up long outputs: the rule for unknown commands does not apply then
+    summarized   whether a model summarizes long outputs; if so, the rule for unknown commands is not applied
     """
 
     def __init__(self, source: RuleSource | None = None, *, summarized: bool = False) -> None:
@@ -172,7 +172,7 @@ class FilterEngine:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings about the user's rules, one sentence each. Without a user's file no rule is read for this."""
+        """The warnings about the user's rules, one sentence each. Reads no built-in rule."""
         users = self._source.users()
         return () if users is None else users.warnings
 
@@ -181,7 +181,7 @@ class FilterEngine:
         self._source.current()
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
-        """Return the text after every matching rule, None if no rule matches. It never raises.
+        """Apply every matching rule and return the text, or None if no rule matches. Never raises.
 
         `text` is sanitized and redacted. The result of a rule is dropped if it saves neither characters nor lines.
         """
@@ -192,7 +192,7 @@ class FilterEngine:
                 continue
             applied, confidence = rule.strategy.apply(body, rest)
             if rule.matcher.other and confidence is Confidence.FALLBACK:
-                continue  # it was not made for this command
+                continue  # the rule for unknown commands does not suit this one
             names.append(rule.name)
             if len(applied) < len(body) or lines_of(applied) < lines_of(body):
                 body, restored = applied, max(restored, rule.restored)

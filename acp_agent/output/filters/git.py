@@ -1,6 +1,7 @@
 """The strategies `git_diff` and `git_status`.
 
-A diff keeps whole hunks up to a limit, as git printed them. A status keeps branch, sections and files, without hints.
+A filtered diff has whole hunks up to a limit, as git printed them. A filtered status has branch, sections and files,
+without hints.
 """
 
 import re
@@ -33,8 +34,8 @@ class FileDiff:
 
     path      the new name, as git writes it in the header
     header    the lines from `diff --...` up to the first hunk
-    hunks     the lines of each, `@@ ... @@` first
-    trailer   lines after the file that belong to no file
+    hunks     the lines of each hunk, `@@ ... @@` first
+    trailer   lines after the last hunk that belong to no file
     """
 
     path: str
@@ -100,7 +101,7 @@ def _path(line: str) -> str:
 
 
 def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file: FileDiff) -> int:
-    """Count the lines of the hunk at `at`. Return its end: after as many lines as it announces, else `end`."""
+    """Count the added and removed lines of the hunk at `at`. Return its end, by its header if that fits, else `end`."""
     if _counted(lines, at, end, file):
         return end
     ats, ranges = hunk.group("ats", "ranges")
@@ -117,11 +118,11 @@ def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file
 
 
 def _counted(lines: Sequence[str], at: int, end: int, file: FileDiff) -> bool:
-    """Count the lines of a hunk with one old file whose lines reach to `end`, as most do. Return False for others."""
+    """Count the lines of a hunk that has one old file and ends at `end`, as most do. Return False for other hunks."""
     if (header := _PLAIN_HUNK.match(lines[at])) is None:
         return False
     old, new = (int(size or 1) for size in header.groups())
-    marks = "".join([line[:1] for line in lines[at + 1 : end]])  # none for an empty line, which is in both files
+    marks = "".join([line[:1] for line in lines[at + 1 : end]])  # an empty line has no mark: it is in both files
     size, added, removed = end - at - 1, marks.count("+"), marks.count("-")
     same = marks.count(" ") + size - len(marks)
     if (removed + same, added + same, added + removed + same + marks.count("\\")) != (old, new, size):
@@ -132,7 +133,7 @@ def _counted(lines: Sequence[str], at: int, end: int, file: FileDiff) -> bool:
 
 
 def _sizes_of(counts: Mapping[str, int], parents: int) -> list[int] | None:
-    """Return the number of lines of each file, by the marks of lines. None if one is not a line of a diff."""
+    """Return how many lines each file has in a hunk, from the marks of the lines. None if a mark is invalid."""
     sizes = [0] * (parents + 1)
     for mark, count in counts.items():
         if (files := _files_with(mark, parents)) is None:
@@ -144,7 +145,7 @@ def _sizes_of(counts: Mapping[str, int], parents: int) -> list[int] | None:
 
 @lru_cache(256)
 def _files_with(mark: str, parents: int) -> tuple[int, ...] | None:
-    """Return the numbers of the files that have a line with these marks, the new file last. None if none can."""
+    """Return the indexes of the files that have a line with these marks, the new file last. None for other marks."""
     if mark[:1] == "\\":  # "\\ No newline at end of file"
         return ()
     if mark.strip(" +-"):
@@ -155,7 +156,7 @@ def _files_with(mark: str, parents: int) -> tuple[int, ...] | None:
 
 
 def _length(marks: Sequence[str], sizes: Sequence[int]) -> int | None:
-    """Return after how many lines a hunk of these sizes ends. None if the lines do not fit its header."""
+    """Return the number of lines of a hunk whose header gives these sizes. None if the lines do not fit the header."""
     left = list(sizes)
     for number, mark in enumerate(marks):
         if max(left) <= 0 and mark[:1] != "\\":
@@ -200,7 +201,7 @@ class GitDiff:
         return Applied(shorter, Confidence.PARTIAL) if len(shorter) < len(text) else Applied(text, Confidence.FULL)
 
     def _shown(self, files: Sequence[FileDiff], *, conflicts: bool) -> list[str]:
-        """Return the lines of the files in their order. `conflicts` tells whether there may be conflict markers."""
+        """Return the lines of the files in their order. `conflicts` is True if there may be conflict markers."""
         lines: list[str] = []
         rest: list[str] = []
         room = self._limit
@@ -278,7 +279,7 @@ def _without_hints(lines: Sequence[str]) -> tuple[list[str], bool]:
             shown, shortened = _head(files)
             kept += shown
             files, cut = [], cut or shortened
-        if line.startswith("diff --git "):  # of `status -v`: the diff is not this strategy's business
+        if line.startswith("diff --git "):  # the diff of `status -v` is not shortened
             return kept + list(lines[lines.index(line) :]), cut
         known = known or line.startswith(_STATE)
         hint = line.startswith("  (") and line.endswith(")")

@@ -1,4 +1,4 @@
-"""The output of `go test`: plain, -v and -json. JSON events are read as the `go test -v` they were made from."""
+"""Read the output of `go test`: plain, -v and -json. JSON events are turned back into the lines of `go test -v`."""
 
 import json
 import re
@@ -125,7 +125,7 @@ class GoPlain:
         self._crash.append(line)
 
     def _outside(self, line: str) -> None:
-        """Take a line between packages: compiler errors, which stay whole, coverage and other text."""
+        """Take a line outside of tests: compiler errors, which stay whole, coverage and other text."""
         self._close()
         if _BUILD.match(line) or re.match(r"\S+\.go:\d+(?::\d+)?: |too many errors|\tnote: ", line):
             self._parsed.keep(line)
@@ -156,7 +156,7 @@ GO = Format(
 
 
 def _parse_json(lines: Sequence[str]) -> ParsedOutput:
-    """Join the output of each package, so that packages that ran in parallel do not mix."""
+    """Parse the events of one package after the other, since packages that run in parallel mix their events."""
     packages: dict[str, list[str]] = {}
     rest: list[str] = []
     for line in lines:

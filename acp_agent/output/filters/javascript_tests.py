@@ -1,4 +1,4 @@
-"""The output of jest, vitest and mocha: failures and summary lines."""
+"""Find the failures and summary lines in the output of jest, vitest and mocha."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ class JavaScript:
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for line in lines:
             first = line.lstrip()[:1]
-            if first in _TICKS:  # most lines
+            if first in _TICKS:  # as most lines are
                 if self._failure:
                     self._close()
             elif first in _FIRST:
@@ -58,7 +58,7 @@ class JavaScript:
             self._parsed.loose(line)
 
     def _detail(self, line: str) -> None:
-        """Take a heading. The headings of a file and of its test belong together."""
+        """Take a heading. The heading of a test after that of its file belongs to the same failure."""
         if self._failure and not any(text.strip() for text in self._failure[1:]) and "⎯" not in line:
             self._failure.append(line)
             return

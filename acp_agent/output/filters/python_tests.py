@@ -1,6 +1,6 @@
-"""The output of pytest and of `python -m unittest`, also as Django's test runner prints it.
+"""Read the output of pytest and of `python -m unittest`, including that of Django's test runner.
 
-Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and several runs after one another.
+For pytest, every verbosity and --tb style, -x, xdist, interrupted runs and several consecutive runs are understood.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _TITLE = lazy_regex(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
 _TRACE_RULE = lazy_regex(r"(?:_ )+_?$")
 _LINE_STYLE = lazy_regex(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
 _ERROR_LINE = "E  "
-_ORIGIN = lazy_regex(r"E +\+ +(?:where|and) ")  # of a value in the message
+_ORIGIN = lazy_regex(r"E +\+ +(?:where|and) ")  # lines of a value in the message
 _WORKER = lazy_regex(r"\[gw\d+\] \w+ -- Python ")
 _LISTED = lazy_regex(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
 _WARNING = lazy_regex(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
@@ -23,7 +23,7 @@ _SECTION_LINES = 40
 
 
 def failures(lines: Sequence[str], parsed: ParsedOutput) -> None:
-    """Take the failures, one for each heading `____ name ____`, or with --tb=line for each `path:line: ...`."""
+    """Take one failure for each heading `____ name ____`, or, with --tb=line, for each line `path:line: ...`."""
     block: list[str] = []
     titled = False
     for line in lines:
@@ -108,7 +108,7 @@ _VERBOSE = lazy_regex(
 _PASSED = lazy_regex(r"\S+::.* PASSED +\[ *\d+%\]$")
 _DOTS = lazy_regex(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s+\[ *(?:\d+%|\d+/\d+)\])?$")
 _STOPPED = lazy_regex(r"!+ .* !+$")
-# A section of a plugin without a heading of its own.
+# A section of a plugin that has no heading.
 _PLUGIN = lazy_regex(r"-+ (?:coverage: |generated |benchmark )\S.* -+$")
 _ENDS = frozenset("=-!0123456789")  # the first characters of lines that end a section
 _PERCENT = lazy_regex(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
@@ -144,7 +144,7 @@ class Pytest:
         return self._parsed
 
     def _ruled(self, lines: Sequence[str], at: int) -> int:
-        """Take totals or begin a section. Return the line after it."""
+        """Take the totals or a section. Return the index of the line after it."""
         line = lines[at]
         if self._totals(line):
             return at + 1
@@ -159,7 +159,7 @@ class Pytest:
         return at + 1
 
     def _take(self, line: str) -> None:
-        """Take any other line."""
+        """Take a line outside of sections."""
         if line.endswith("%]") and _PASSED.match(line):
             return
         if self._begun and not self._ended and "::" not in line and _HEADER.match(line):
@@ -169,7 +169,7 @@ class Pytest:
             self._parsed.loose(line)
 
     def _totals(self, line: str) -> bool:
-        """Take `== 1 failed, 2 passed in 0.35s ==`, or the same without `=` under -q. Return whether it was one."""
+        """Take a line of totals, `== 1 failed, 2 passed in 0.35s ==` (no `=` with -q). Return False for other lines."""
         bare = line.strip("= ") if line.startswith("=") else line
         if not bare[:1].isdigit() and not bare.startswith("no tests "):
             return False
@@ -210,10 +210,10 @@ class Pytest:
 
     @staticmethod
     def _section_end(lines: Sequence[str], start: int) -> int:
-        """Return where a section ends: at the next heading, at totals without `=`, or at an interruption."""
+        """Return the index where a section ends: at the next heading, at totals without `=`, or at an interruption."""
         for at in range(start, len(lines)):
             line = lines[at]
-            if line[:1] not in _ENDS:  # most lines
+            if line[:1] not in _ENDS:  # as most lines are
                 continue
             if (line.startswith("=") and _SECTION.match(line)) or (line.startswith("-") and _PLUGIN.match(line)):
                 return at
@@ -222,7 +222,7 @@ class Pytest:
         return len(lines)
 
     def _progress(self, line: str) -> bool:
-        """Take dots and lines of -v. The line of a failure stays only if no summary repeats it."""
+        """Take a line of dots or of -v. The line of a failure is used only if no summary repeats it."""
         if not line or line.isspace():
             return False
         dots = _DOTS.match(line)

@@ -1,4 +1,4 @@
-"""Reads files of filter rules, and compiles each rule to its matcher and its strategy.
+"""Read files of filter rules, and compile each rule to its matcher and its strategy.
 
 A mistake in one rule disables only that rule.
 """
@@ -38,13 +38,13 @@ from acp_agent.shape import Problem, Shape, ValidationError, fields
 class CommandMatcher:
     """The compiled `match` of a rule.
 
-    summary   the rule replaces the text by a summary. Text of other commands would be lost, so the matching command
-              must be the only one that prints. Otherwise it is enough that it prints last
+    summary   True if the rule replaces the text by a summary. Then the matching command must be the only one that
+              prints, since text of other commands would be lost. Otherwise it must only be the last one that prints
     unless    an expression for commands that the rule does not apply to, or None
 
-    `other` matches every command that no rule before matched, if `unless` holds for none of its printing commands.
-    `exact` is compared with the whole command line. The other two are compared with it only if the printing commands
-    are not known: in `pytest > log; tail log` the output is not pytest's, although the line begins with it.
+    `other` matches every command that no earlier rule matched and of whose printing commands none matches `unless`.
+    `exact` is compared with the whole command line. `prefix` and `regex` are compared with the last printing command,
+    or with the whole line if the printing commands are unknown. So a rule for pytest ignores `pytest > log; tail log`.
 
     Raises ValueError for an invalid expression.
     """
@@ -58,7 +58,10 @@ class CommandMatcher:
         self.other = match.other is not None
 
     def matches(self, run: CommandRun, *, first: bool = True) -> bool:
-        """Return whether the rule applies to the output of this command. `first`: no rule before it matched."""
+        """Return whether the rule applies to the output of this command.
+
+        first   whether no earlier rule matched
+        """
         command = run.command.strip()
         if self.other:
             return first and not any(map(self._is_exempt, run.printing or (command,)))
@@ -91,7 +94,7 @@ class CompiledRule:
 
     def __init__(self, rule: FilterRule) -> None:
         self.name = rule.name
-        # The missing end of a text may hold the output of the very command that the rule is for.
+        # If the end of a text is missing, it may have held the output of the rule's command.
         endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
         summary = endless or isinstance(rule.strategy, _SUMMARIES)
         self.matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
@@ -100,12 +103,12 @@ class CompiledRule:
 
     @cached_property
     def strategy(self) -> Strategy:
-        """What the rule does with an output."""
+        """The compiled strategy of the rule. Raises ValueError for an invalid expression."""
         return _strategy(self._spec)
 
 
 def compiled(rule: FilterRule) -> CompiledRule:
-    """Compile all of a rule. Raises ValueError if its expressions are invalid or too large together."""
+    """Compile a rule and its strategy. Raises ValueError if its expressions are invalid, or together too large."""
     made = CompiledRule(rule)
     _ = made.strategy
     return made
@@ -121,7 +124,7 @@ def _restored(spec: StrategySpec) -> Restored:
             return Restored.ERRORS
 
 
-def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a strategy is the plainest form
+def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return for each strategy
     match spec:
         case StripNoiseSpec():
             return StripNoise(spec.patterns, spec.keep)
@@ -176,9 +179,9 @@ class FilterRuleSet:
 
 @cache
 def built_in() -> FilterRuleSet:
-    """Return the built-in rules. They are read late, so that the start does not wait for them.
+    """Return the built-in rules. They are read when first needed, so that they do not slow the start.
 
-    Nothing of them is checked, and each is compiled when it is first used: a test checks them all.
+    They are not checked here, since a test checks them, and each is compiled when it is first used.
     """
     source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
     rules = map(_known, tomllib.loads(source)["rules"])
@@ -186,7 +189,7 @@ def built_in() -> FilterRuleSet:
 
 
 def _known(table: Mapping[str, Any]) -> FilterRule:
-    """Return a rule whose table is known to be good."""
+    """Return the rule in a table that is known to be valid."""
     values = dict[str, Any](table["strategy"])
     if "fallback" in values:
         values["fallback"] = Ends.model_construct(**values["fallback"])
@@ -244,11 +247,11 @@ def _complaints(error: ValidationError) -> Iterator[str]:
     for detail in details:
         place, value = detail["loc"], detail["input"]
         if place and place in inside:
-            continue  # the list seems too short only because its values are wrong
+            continue  # the list counts as too short only because its values are invalid
         spec: type[Shape] | None = None
         if detail["type"] == "union_tag_invalid":
             place, value = (*place, "type"), detail.get("ctx", {})["tag"]
-        elif place[:1] == ("strategy",) and len(place) > 1:  # the next part of the place is the type, not a key
+        elif place[:1] == ("strategy",) and len(place) > 1:  # the next part of the location is the type, not a key
             spec = SPECS[str(place[1])]
             place = (place[0], *place[2:])
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
@@ -257,7 +260,7 @@ def _complaints(error: ValidationError) -> Iterator[str]:
 
 
 def _siblings(place: tuple[int | str, ...], spec: type[Shape] | None) -> Iterable[str]:
-    """Return the keys that are allowed where an unknown key stands."""
+    """Return the keys that are allowed in the table of an unknown key."""
     match place[:-1]:
         case ("match",):
             return fields(Match)

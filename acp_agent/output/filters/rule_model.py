@@ -41,11 +41,11 @@ class Match(_Table):
     exact: Annotated[str, Field(min_length=1)] | None = None
     """The command is this."""
     prefix: Annotated[str, Field(min_length=1)] | None = None
-    """The command is this, or begins with this and a blank."""
+    """The command equals this text, or begins with it and a blank."""
     regex: PatternText | None = None
-    """The command holds a match of this regular expression."""
+    """The command contains a match of this regular expression."""
     other: Literal[True] | None = None
-    """No rule before it matched."""
+    """No earlier rule matched the command."""
 
     def check(self) -> None:
         """Raise ValueError, with what is expected, if the values do not fit each other."""
@@ -63,13 +63,13 @@ class StripNoiseSpec(_Table):
 
 
 class Ends(_Table):
-    """Of a text with more than `max_lines` lines, keep the first `head` and the last `tail`."""
+    """Keep the first `head` and the last `tail` lines of a text that has more than `max_lines`."""
 
     max_lines: SomeLines
     head: Lines = 20
     tail: Lines = 20
     keep: KeptTexts = ()
-    """Of the lines between the ends, those that match stay, up to `max_lines` lines in all."""
+    """Lines between the ends that match one of these stay, up to `max_lines` lines in all."""
 
     def check(self) -> None:
         """Raise ValueError, with what is expected, if the values do not fit each other."""
@@ -84,7 +84,7 @@ class TruncateSpec(Ends):
 
     type: Literal["truncate"]
     over_chars: Lines = 0
-    """A text of at most so many characters is not changed."""
+    """A text of at most this many characters is not changed."""
 
 
 class KeepMatchingSpec(_Table):
@@ -95,7 +95,7 @@ class KeepMatchingSpec(_Table):
 
 
 class StripAnnotatedSpec(_Table):
-    """Drop the lines that match, keep summary lines, and of a long rest the ends. A threshold of 0 is none."""
+    """Drop the lines that match, keep summary lines, and keep only the ends of a rest above the threshold (0: none)."""
 
     type: Literal["strip_annotated"]
     patterns: PatternTexts
@@ -104,7 +104,7 @@ class StripAnnotatedSpec(_Table):
     keep_head: Lines = 10
     keep_tail: Lines = 5
     keep_named: bool = False
-    """Drop nothing that matches when a word of the command does: `ls node_modules` asks for it."""
+    """Keep lines that match if a word of the command matches too: `ls node_modules` asks for them."""
 
     def check(self) -> None:
         """Raise ValueError, with what is expected, if the values do not fit each other."""
@@ -117,9 +117,9 @@ class StripAnnotatedSpec(_Table):
 
 
 class TestSummarySpec(_Table):
-    """Keep a test run's failures and totals; without any, do what `fallback` says."""
+    """Keep a test run's failures and totals. If none are found, do what `fallback` says."""
 
-    __test__ = False  # tells pytest that this is not a test
+    __test__ = False  # pytest must not collect this class as a test
 
     type: Literal["test_summary"]
     max_failures: SomeLines = 10
@@ -136,13 +136,13 @@ class GroupByRuleSpec(_Table):
 
 
 class GitStatusSpec(_Table):
-    """Keep the branch, and what is staged, unstaged and untracked."""
+    """Keep the branch, and the staged, unstaged and untracked files."""
 
     type: Literal["git_status"]
 
 
 class GitDiffSpec(_Table):
-    """Limit a diff to so many lines; file headers stay."""
+    """Limit a diff to `max_diff_lines` lines; file headers stay."""
 
     type: Literal["git_diff"]
     max_diff_lines: SomeLines = 500
@@ -180,7 +180,7 @@ class FilterRule(_Table):
     enabled: bool = True
     match: Match
     unless: PatternText | None = None
-    """Leave a command alone that holds a match of this regular expression."""
+    """The rule does not apply to commands that contain a match of this regular expression."""
     strategy: Annotated[StrategySpec, Tagged("type")]
 
 

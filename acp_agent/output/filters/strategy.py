@@ -1,8 +1,8 @@
 """The port of the nine filter strategies, and the line patterns that they share.
 
-A strategy makes a shorter text of a text, with a confidence. Line patterns find the lines that match one of several
-expressions, in time linear in the length of the text. All expressions of a rule are compiled to one, and neighbouring
-lines are found as one run. One call of RE2 costs as much as the search of some kilobytes, so there must be few calls.
+A strategy shortens a text and says with which confidence. Line patterns find the lines that match one of several
+expressions, in time linear in the length of the text. One call of RE2 costs as much as searching some kilobytes, so
+all expressions of a rule are compiled to one, which finds adjacent lines with one match.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ class CommandRun:
     """A command that has ended, as the filters see it.
 
     command    the text that the model gave to the shell
-    printing   the simple commands that print into the text, without wrappers, words joined by spaces, in order. Empty
-               if they are not known
+    printing   the simple commands whose output is in the text, in order, each without wrappers and with its words
+               joined by spaces; empty if they are unknown
     exit_code  128 + n if signal n ended the command; None if it is not known
     """
 
@@ -36,11 +36,11 @@ class CommandRun:
 
 
 class Restored(IntEnum):
-    """The lines that come back if a rule leaves them out.
+    """The kinds of lines that are put back if a rule leaves them out.
 
     NOTHING   none: the text is a document, such as a diff
-    ERRORS    lines that report an error or a weakness
-    SUSPECTS  also lines that only say "failed" or the like: the rule knows no line of the text
+    ERRORS    lines that report an error or a vulnerability
+    SUSPECTS  also lines that only contain "failed" or the like, for rules that do not know the command's output
     """
 
     NOTHING = 0
@@ -55,7 +55,7 @@ class Filtered:
     rules       their names, in the order of application
     confidence  the worst of their confidences
     removed     whether anything was left out
-    restored    which lines come back
+    restored    which lines are put back
     """
 
     text: str
@@ -68,8 +68,8 @@ class Filtered:
 class Applied(NamedTuple):
     """The result of a strategy.
 
-    Full: everything that matters is kept. Partial: something that matters may be missing. Fallback: nothing was
-    recognised, and `text` is the unchanged text.
+    Its confidence is Full if everything that matters is kept, Partial if something that matters may be missing, and
+    Fallback if nothing was recognised and `text` is the unchanged text.
     """
 
     text: str
@@ -80,7 +80,7 @@ class Strategy(Protocol):
     """A way to shorten the output of a command. It is compiled once and used by several threads."""
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Return the shorter text. Never raises. A text that is not recognised is returned unchanged, as Fallback.
+        """Return the shorter text. A text that is not recognised is returned unchanged, as Fallback. Never raises.
 
         `text` is sanitized (no escape sequences, LF line ends), redacted, and at most 10 MiB long.
         """
@@ -92,7 +92,7 @@ LONGEST_PATTERN = 512
 
 
 _LARGEST = 1024 * 1024  # bytes of an expression: a larger one would take long to compile
-_MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search: with too few, RE2 has a fiftieth of its speed
+_MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search; if they are too few, RE2 is 50 times slower
 
 
 def command_pattern(pattern: str) -> Regex:
@@ -103,7 +103,7 @@ def command_pattern(pattern: str) -> Regex:
 class LinePatterns:
     """Several expressions. `^` and `$` match at the ends of a line, and a match stays within its line.
 
-    checked   the expressions are known to be good, so nothing is compiled before the first search
+    checked   True if the expressions are known to be valid; then they are compiled at the first search
     source    the expression that finds a run of matching lines
 
     Raises ValueError if an expression is invalid or if all of them together are too large.
@@ -113,7 +113,9 @@ class LinePatterns:
         anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
         # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
         self.source = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
-        for pattern in () if checked else (*patterns, self.source):  # each alone: errors quote the author's words
+        for pattern in (
+            () if checked else (*patterns, self.source)
+        ):  # one by one, so that errors quote the one expression
             check(pattern)
 
     @cached_property

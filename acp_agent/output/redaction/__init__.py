@@ -1,1 +1,1 @@
-"""Redaction of secrets: by their form, by their known value, and by patterns of the user."""
+"""Redaction of secrets, which are found by their form, as known values, and by the user's patterns."""

@@ -1,4 +1,4 @@
-"""Whether `key = value` contains a secret, and which bytes of it are the secret."""
+"""Find the secrets in assignments such as `key = value`."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from acp_agent.text import lazy_regex
 
 
 class Guard(StrEnum):
-    """A condition on a secret beside its form.
+    """A condition that a secret must meet in addition to its form.
 
     RANDOM     letters and digits in a random mixture
     USERINFO   base64 of `user:password`, in any character set (RFC 7617)
@@ -62,7 +62,7 @@ def allows(guard: Guard, value: bytes) -> bool:
 
 
 def stands_in(value: str) -> bool:
-    """Return whether a value only stands for a secret: a placeholder, a variable, a template."""
+    """Return whether a value is a placeholder, a variable or a template in place of a secret."""
     return _STAND_IN.match(value) is not None or _TEMPLATE.search(value) is not None
 
 
@@ -72,7 +72,7 @@ _WORDY = lazy_regex(  # words, versions and numbers between signs
 
 
 def is_random(value: str) -> bool:
-    """Return whether a value has at least 12 letters and digits, mixed as in no name."""
+    """Return whether a value has at least 12 letters and digits in a mixture that no name has."""
     if len(value) < 12 or stands_in(value):
         return False
     digits = sum(character.isdigit() for character in value)
@@ -100,7 +100,7 @@ def _is_userinfo(value: bytes) -> bool:
 
 
 def _decoded(value: bytes) -> bytes:
-    """Return what base64 contains, as far as it is valid; empty if it is not base64."""
+    """Return the decoded base64, up to the first invalid part; empty if it is not base64."""
     value = value.rstrip(b"=")
     value = value[: len(value) - (len(value) % 4 == 1)]
     try:
@@ -135,14 +135,14 @@ _TOKENIZERS = lazy_regex(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsman
 
 
 class KeyKind(Enum):
-    """The kind of value that a key announces."""
+    """The kind of secret that a key names."""
 
     PASSWORD = auto()
     SECRET = auto()
 
 
 def key_of(key: str) -> KeyKind | None:
-    """Return what a key announces. None if it only sounds secret: `max_tokens`, `password_field`, `public_key`."""
+    """Return the kind of value of a key. None for names that only sound secret: `max_tokens`, `public_key`."""
     words = [word.lower() for word in _WORDS.findall(key)]
     joined = "".join(words)
     if not words or _TOKENIZERS.search(joined):
@@ -150,25 +150,25 @@ def key_of(key: str) -> KeyKind | None:
     if words[0] in _HARMLESS_FIRST or "public" in words or words[-1] in _HARMLESS_LAST - _kept(joined):
         return None
     if not _OTHER.search(joined) and not any(re.search(r"\Apsk|psk\Z", word) for word in words):
-        return None  # backupskip
+        return None  # such as backupskip
     if _PASSWORD.search(joined):
         return None if _PASSES.search(words[-1]) else KeyKind.PASSWORD
     return KeyKind.SECRET
 
 
 def _kept(joined: str) -> frozenset[str]:
-    """Return the last words that do not excuse a key: Vault's secret_id, GCP's private_key_id."""
+    """Return the last words that are not harmless in this key: `id` in Vault's secret_id and GCP's private_key_id."""
     return frozenset(("id",)) if joined.endswith(("secretid", "privatekeyid")) else frozenset()
 
 
-@lru_cache(4096)  # logs repeat the same keys
+@lru_cache(4096)  # cached, because logs repeat the same keys
 def meant_by(key: bytes) -> KeyKind | None:
     """Return `key_of` for bytes."""
     return key_of(key.decode("latin-1"))
 
 
 class Meaning(NamedTuple):
-    """The kind of value that a key announces. `random`: only a random-looking value is secret, as that of `FOO_KEY`."""
+    """The kind of value of a key. If `random`, only a random-looking value is secret, as for `FOO_KEY`."""
 
     key: KeyKind
     category: str
@@ -176,14 +176,14 @@ class Meaning(NamedTuple):
 
 
 Meant: TypeAlias = Callable[[bytes], Meaning | None]
-"""Returns what a word before `=` or `:` announces."""
+"""Returns the meaning of a word before `=` or `:`."""
 
 _SOUNDS = lazy_regex(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
 _ENVIRONMENT = lazy_regex(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
 
 
 def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning | None:
-    """Return what a word announces. `sounds_secret` is True for keys that the rules know."""
+    """Return the meaning of a word as a key. `sounds_secret` returns True for keys that the rules know."""
     if _SOUNDS.search(word) is None or (key := meant_by(word)) is None:
         return None
     if sounds_secret(word):
@@ -325,13 +325,13 @@ def _looks_base64(value: str) -> bool:
 
 
 def _has_random_case(value: str) -> bool:
-    """Return whether capitals stand where no word begins: `wJalrXUtnFEMI`."""
+    """Return whether there are capitals where no word begins: `wJalrXUtnFEMI`."""
     changes = sum(a.islower() != b.islower() for a, b in pairwise(value) if a.isalpha() and b.isalpha())
     return len(value) >= 16 and changes * 3 >= len(value)
 
 
 def _is_jumble(value: str) -> bool:
-    """Return whether the parts that capitals cut a name into are not words: `QGPegaKZDFYMVVf`."""
+    """Return whether the parts between the capitals of a name are not words: `QGPegaKZDFYMVVf`."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", value)
     odd = sum(
         len(word) == 1 or not re.search(r"(?i)[aeiouy]", word) or re.fullmatch(r"[A-Z]{7,}", word) is not None
@@ -368,7 +368,7 @@ _GRAMMAR = frozenset(_SENTENCE.split())
 
 
 def _is_passphrase(meant: KeyKind, value: str) -> bool:
-    """Return whether words with blanks are a secret and not a label: with digits and signs, or no sentence."""
+    """Return whether a value with blanks is a passphrase, not a label: it has digits and signs, or is no sentence."""
     if meant is not KeyKind.PASSWORD:
         return False
     words = value.split()
@@ -392,7 +392,7 @@ _VALUE = lazy_regex(
     )""",
     re.VERBOSE,
 )
-_LONGEST_LOOK = 256  # bytes of an unquoted value that are looked at
+_LONGEST_LOOK = 256  # bytes of an unquoted value that are read
 _MOST_SIGNS = 8
 _MIXED = lazy_regex(rb"[^\s.,;:]*[A-Za-z][^\s.,;:]*\d|[^\s.,;:]*\d[^\s.,;:]*[A-Za-z]")
 _REST = lazy_regex(rb"""[^\s"'`]*+""")
@@ -408,7 +408,7 @@ _ARN = lazy_regex(rb"\barn:[^\s\"']{0,200}\Z")
 _VARIABLE = lazy_regex(rb"[A-Za-z]+(?:_[A-Za-z0-9]+)+[,;)}\]]*\Z")
 
 _SIGN = rb"""["'`\\\])]{0,6}+([ \t]*+(?::=|=>|[!=]?={1,3}+|:|=)[ \t]*+)(?!["']?\[REDACTED)"""
-_PAIR = lazy_regex(  # skips placeholders, and words without a sign and a value after them: each is tried only once
+_PAIR = lazy_regex(  # skips placeholders, and words that no sign and value follow, so that each is tried only once
     rb"(?:[^A-Za-z0-9_.\[-]++|\[(?:REDACTED[:a-z0-9_-]*+\])?+|[A-Za-z0-9_.-]++(?!%(sign)s))*+"
     rb"(?:([A-Za-z0-9_.-]++)%(sign)s|\Z)" % {b"sign": _SIGN}
 )
@@ -430,7 +430,7 @@ _MAY_PRECEDE = b"\\%[;"
 def pairs(data: bytes, start: int, end: int, meant: Meant) -> Iterator[tuple[int, int, str, int]]:
     """Yield every `key = value` with a secret in the whole lines from `start` to `end`.
 
-    Each has the start and end of the secret, its category, and the start of the key.
+    Each has the start and end of the secret, its category, and the start of its key.
     """
     match, position = _PAIR.match, start
     while (found := match(data, position, end)) is not None and (word := found[2]) is not None:
@@ -446,29 +446,31 @@ def pairs(data: bytes, start: int, end: int, meant: Meant) -> Iterator[tuple[int
             continue
         if not meaning.random or is_random(data[slice(*span)].decode("latin-1")):
             yield (*span, meaning.category, low)
-            position = max(position, span[1])  # what looks like assignments inside a value is skipped
+            position = max(position, span[1])  # apparent assignments inside a value are skipped
 
 
 def _clear(data: bytes, key: tuple[int, int], sign: bytes, start: int, end: int) -> tuple[int, int] | None:
     """Return the span of an undoubtedly random value of letters and digits. None if `assigned` has to decide.
 
-    The result equals that of `assigned`, in a tenth of the time.
+    The span is the same as that of `assigned`, and takes a tenth of the time.
     """
     found = _CLEAR.match(data, start, end)
     if found is None or found[1] != (found[3] or b""):
         return None
     low, high = key
     is_doubtful = sign == b":" and data[low - 1 : low] not in _QUOTES
-    return None if is_doubtful or len(found[2]) <= high - low else found.span(2)  # it may only repeat its key
+    return None if is_doubtful or len(found[2]) <= high - low else found.span(2)  # the value may only repeat its key
 
 
 def assigned(data: bytes, key: tuple[int, int], sign: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Return the span of the secret that the key at `key` is assigned at `start`, or None.
+    """Return the span of the secret that is assigned to a key, or None.
 
-    `sign` is the text between them with blanks. It is empty after an option or an XML tag.
+    key     the start and end of the key
+    sign    the text between key and value, including blanks; empty after an option or an XML tag
+    start   where the value begins
     """
     low, high = key
-    low += data[low - 1 : low] == b"\\" and data[low : low + 1] in b"nrtbf"  # the escape of the character before it
+    low += data[low - 1 : low] == b"\\" and data[low : low + 1] in b"nrtbf"  # the `n` of an escape such as `\\n`
     meant = meant_by(data[low:high])
     if meant is None or _is_no_key(data, low, sign, start):
         return None
@@ -506,7 +508,7 @@ def _is_no_key(data: bytes, low: int, sign: bytes, start: int) -> bool:
 
 
 def _is_whole_pair(data: bytes, opening: int, closing: int) -> bool:
-    """Return whether `"key", "value"` stand alone in brackets and are not two words of a list."""
+    """Return whether brackets hold only `"key", "value"`, and these are not two words of a list."""
     before, after = data[max(0, opening - 8) : opening].rstrip()[-1:], data[closing : closing + 8].lstrip()[:1]
     return before in (b"(", b"[", b"{") and after in (b")", b"]", b"}")
 
@@ -518,7 +520,7 @@ def _bare(
     if b"," in sign or (sign[-2:-1].isalpha() and not _MIXED.match(found["bare"])):
         return None  # an argument of a call or a sentence: a name is not a value there
     if len(value) == _LONGEST_LOOK and value.count(":") + value.count("=", 0, -3) > _MOST_SIGNS:
-        return None  # a chain of assignments: each is looked at by itself
+        return None  # a chain of assignments: each is judged by itself
     neighbour = _NEIGHBOUR.search(value)
     value = value[: neighbour.start()] if neighbour else value
     start = found.start("bare")

@@ -1,6 +1,6 @@
-"""Removes secrets from texts and from JSON values, also from texts that arrive in pieces.
+"""Remove secrets from texts and from JSON values, also from texts that arrive in pieces.
 
-A secret that is cut by the end of a piece is found: the end of a piece is kept until the next one has come.
+The end of each piece is held back until the next one arrives, so that a secret that is split over two pieces is found.
 """
 
 import re
@@ -36,7 +36,7 @@ class Uncoloured:
         self.text = b"".join((*pieces, data[position:]))
 
     def at(self, offset: int) -> int:
-        """Return where the byte at `offset` stands in the original text, after the codes before it."""
+        """Return the offset in the original text of the byte at `offset`."""
         piece = bisect_right(self._here, offset) - 1
         return self._there[piece] + offset - self._here[piece]
 
@@ -47,17 +47,17 @@ def uncoloured(data: bytes) -> Uncoloured | None:
 
 
 WINDOW = 8192
-"""How many bytes are held back at least when a text has to be cut inside a line."""
+"""The fewest bytes that are held back when a text has to be cut inside a line."""
 LONGEST_LINE = 65536
-"""How many bytes of a line, or of lines that belong together, are held before they are cut."""
-_KEPT = 2048  # bytes at either end of an endless secret that are held: the middle changes nothing
+"""The most bytes of a line, or of lines that belong together, that are held back. Longer ones are cut."""
+_KEPT = 2048  # bytes at either end of an endless secret that are held; its middle is not needed
 _SEAM = re.compile(rb"[\s,;&](?=[^\s,;&]*\Z)")
 
 
 class RedactionStream:
-    """A redactor of a text that comes in pieces. It returns what is certain: lines that no later text can change.
+    """A redactor of a text that arrives in pieces. It returns the lines that no later text can change.
 
-    A carriage return ends a line, too, since progress bars write it. The joined results equal the redaction of the
+    A carriage return ends a line too, since progress bars write it. The joined results equal the redaction of the
     whole text, except in these cases:
 
     - a secret continues after a single carriage return;
@@ -70,10 +70,10 @@ class RedactionStream:
     def __init__(self, redactor: "Redactor") -> None:
         self._redactor = redactor
         self._pending = b""
-        self._given = 0  # bytes of the pending text that were returned and only give context to what follows
+        self._given = 0  # bytes of the pending text that were returned already and only give context
 
     def follow(self, before: str) -> None:
-        """Take a text that was shown elsewhere as context of the first piece."""
+        """Take a text that was already shown as context of the first piece."""
         self.feed(before)
         self._given = len(self._pending)
 
@@ -83,11 +83,11 @@ class RedactionStream:
         return len(self._pending) - self._given
 
     def feed(self, chunk: str) -> str:
-        """Return what is certain now, redacted. It is often empty until the line ends."""
+        """Return the text that no later text can change, redacted. It is often empty until the line ends."""
         before = max(0, len(self._pending) - 1)
         self._pending += chunk.encode("utf-8", "surrogatepass")
         given = ""
-        # A line ends at a line feed or a carriage return. One at the very end may be the first half of a line end.
+        # A line ends at a line feed or a carriage return. A final carriage return may be the first half of a line end.
         end = self._pending.rfind(b"\n", before) + 1
         end = max(end, self._pending.rfind(b"\r", max(before, end), len(self._pending) - 1) + 1)
         if end:
@@ -101,8 +101,8 @@ class RedactionStream:
     def hurry(self) -> str:
         """Return the visible part of an unfinished line: up to its last blank outside of all secrets.
 
-        What was returned stays known as context: `hunter2` after `Password: ` is still redacted. Of a secret of several
-        words that arrive one by one, the first words may be shown.
+        The returned text still gives context: `hunter2` after `Password: ` is redacted. If the words of a secret arrive
+        one by one, its first words may be shown.
         """
         if b"\n" in self._pending:
             return ""  # lines that wait for the next one
@@ -122,7 +122,7 @@ class RedactionStream:
         return self._give(len(self._pending))
 
     def _give(self, end: int) -> str:
-        """Drop the first `end` bytes. Return what of them was not returned yet, redacted."""
+        """Drop the first `end` bytes. Return the part of them that was not returned yet, redacted."""
         seen = self._seen(self._pending[:end]) if end > self._given else ""
         self._pending, self._given = self._pending[end:], max(0, self._given - end)
         return seen
@@ -136,7 +136,7 @@ class RedactionStream:
         return self._redactor(data.decode("utf-8", "surrogatepass"))
 
     def _certain(self, lines: bytes) -> int:
-        """Return the end of the part in which no later line can change what is secret."""
+        """Return the end of the lines in which no later line can change what is secret."""
         plain = uncoloured(lines) if b"\x1b" in lines else None
         text = lines if plain is None else plain.text
         start = self._redactor.unfinished(text)
@@ -144,7 +144,7 @@ class RedactionStream:
             return len(lines)
         cut = text.rfind(b"\n", 0, start) + 1
         for span in reversed(self._redactor.spans(text)):
-            if span.context < cut < span.end:  # the held part may itself continue what an earlier line began
+            if span.context < cut < span.end:  # the held lines may continue a secret that an earlier line began
                 cut = text.rfind(b"\n", 0, span.context) + 1
         return cut if plain is None else plain.at(cut)
 
@@ -159,7 +159,7 @@ class RedactionStream:
                 self._pending = self._pending[:first] + self._pending[last:]
 
     def _cut(self) -> str:
-        """Return the beginning of a line that is too long, cut outside of all secrets."""
+        """Return the beginning of a line that is too long. It is cut outside of all secrets."""
         data = self._pending
         cut = len(data) - WINDOW
         seam = _SEAM.search(data, cut - 1024, cut)
@@ -172,7 +172,7 @@ class RedactionStream:
                 cut, inside = span.context, span
         if inside is None or cut > _KEPT:
             return self._give(cut)
-        # The secret reaches from the beginning to the window: what is left of it is as secret as the whole.
+        # The secret reaches from the beginning to the window, so the rest of it is secret too.
         end = max(inside.start + _KEPT, min(inside.end, len(data)) - _KEPT)
         given = self._give(cut) if cut else ""
         self._pending = data[cut : inside.start + _KEPT] + data[end:]
@@ -214,10 +214,10 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
 
 
 class Redactor:
-    """A remover of what looks like a secret, of known ones, and of what the user's patterns match.
+    """Removes texts that look like secrets, known secrets, and texts that the user's patterns match.
 
-    It has no state but its settings, and any thread may use it. `enabled=False` switches everything off but the known
-    values, since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
+    It has no state but its settings, and any thread may use it. With `enabled=False` only known values are removed,
+    since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Redactor:
     def redact(self, text: str, before: str = "") -> Redacted:
         """Return the text with `[REDACTED:<category>]` for each secret. Placeholders are not changed. Never raises.
 
-        before   the text before it: a secret that begins there is replaced as far as it is in `text`
+        before   the text before it; if a secret begins there, its part in `text` is replaced
         """
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
@@ -244,14 +244,15 @@ class Redactor:
             spans = [span for span in spans if span.start < span.end]
             data = replaced(context + data, spans)[given:]
             found.update(span.category for span in spans)
-        # Repeat until nothing is found: a placeholder may end a word that hid another secret. Each round has less text.
+        # Repeat until nothing is found: after a placeholder, another secret may be found that a word hid before. The
+        # text becomes shorter in each round, so this ends.
         while spans := self.spans(data):
             data = replaced(data, spans)
             found.update(span.category for span in spans)
         return Redacted(data.decode("utf-8", "surrogatepass"), MappingProxyType(found)) if found else Redacted(text)
 
     def spans(self, data: bytes) -> list[Span]:
-        """Return the secrets that one pass finds: in order, without overlap, none inside a placeholder.
+        """Return the secrets that one pass finds, in order, without overlaps, and none inside a placeholder.
 
         Colours inside a secret belong to it; all other colours are ignored.
         """
@@ -262,7 +263,7 @@ class Redactor:
         if self.enabled:
             for kind in built_in().kinds:
                 spans += kind.spans(text, known)
-                known = None  # the first kind has looked for them
+                known = None  # the first kind has searched for known values
         elif known is not None:
             spans += known.spans(text)
         for regex in self._extra:
@@ -278,7 +279,7 @@ class Redactor:
         ]
 
     def unfinished(self, data: bytes) -> int:
-        """Return where something begins in whole lines that the next line may complete to a secret, or their length."""
+        """Return where text begins in whole lines that the next line may complete to a secret, or their length."""
         start = len(data)
         known = self._known.forms if self._known is not None else None
         for head in known.heads if known is not None else ():
@@ -294,9 +295,12 @@ class Redactor:
         return RedactionStream(self)
 
     def json(self, value: Json, key: str = "", depth: int = 0) -> Json:
-        """Return the value with every string and key redacted. `key` is its name, and `depth` its place in others.
+        """Return the value with every string and key redacted.
 
-        The key of a value counts, and for a member `value` what `name` or `key` beside it say.
+        A string is also judged by its key. In an object, the member `name` or `key` is the key of the member `value`.
+
+        key     the key of the value
+        depth   how many lists and objects contain it
         """
         if isinstance(value, str):
             if not self.enabled:

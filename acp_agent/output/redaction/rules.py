@@ -1,8 +1,8 @@
-"""What counts as a secret: values that are known, and forms that `rules.toml` describes.
+"""What counts as a secret: known values, and texts of the forms that `rules.toml` describes.
 
-Known are our own keys, and the headers and environment of MCP servers. A rule for a form matches `starts` followed by
-`then`. Only the `starts` of all rules, joined to one expression, are searched in the whole text. The rules themselves
-see the lines around a hit. The secret is the first group of the match, or the whole match if there is no group.
+Known values are our own keys, and the headers and environment of MCP servers. A rule for a form matches `starts`
+followed by `then`. The whole text is searched only for the `starts` of all rules, joined to one expression. Rules are
+tried on the lines around a hit. The secret is the first group of the match, or the whole match if there is no group.
 """
 
 import base64
@@ -41,7 +41,7 @@ _MOST_TOGETHER = 128  # forms, of some ten values
 class KnownSecrets:
     """Known values in the forms in which they occur: plain, base64, URL-escaped and JSON-escaped.
 
-    There is one for the process. Any thread may add and read. Readers see all values of a call of `add`, or none.
+    There is one instance in the process. Any thread may add and read. Readers see all values of one `add`, or none.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class KnownSecrets:
 
 
 class Forms:
-    """An immutable set of values that finds them in a text."""
+    """An immutable set of values, with searches for them in a text."""
 
     def __init__(self, values: frozenset[str]) -> None:
         self.values = values
@@ -83,7 +83,7 @@ class Forms:
     def hits(self, starts: str) -> Regex | None:
         """Return a search for values within a line or for `starts`, as fast as either alone.
 
-        Return None for many values: each of them multiplies the states that RE2 has to build.
+        Return None if there are many values, because RE2 would need too many states.
         """
         if len(self._inside) > _MOST_TOGETHER:
             return None
@@ -93,7 +93,7 @@ class Forms:
 
     @cached_property
     def _literals(self) -> list[bytes]:
-        """Return the forms, longest first: of two with the same beginning the longer one must be found."""
+        """Return the forms, longest first, so that a longer form is found before its own beginning."""
         return sorted({form for value in self.values for form in _forms(value)}, key=lambda form: (-len(form), form))
 
     @cached_property
@@ -141,7 +141,7 @@ _URLSAFE = bytes.maketrans(b"+/", b"-_")
 def _base64(raw: bytes) -> Iterator[bytes]:
     """Yield the base64 of the value at each of its three possible offsets in a group of three bytes.
 
-    Characters that also depend on neighbouring bytes are left out. A value that is encoded alone is found whole.
+    Characters that also depend on adjacent bytes are left out. A value that is encoded alone is found as a whole.
     """
     yield base64.b64encode(raw)
     for before in range(3):
@@ -172,24 +172,24 @@ def cookie_values(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]
 _FLAG = re.compile(rb"[ ]?(?:[A-Za-z]+|Expires=\w{3}, [\w: -]+)(?:;|\Z)", re.IGNORECASE)
 
 
-_WINDOW = 512  # bytes after a hit that are looked at together, up to the end of their last line
-_MOST_KEYS = 4096  # keys that are remembered
+_WINDOW = 512  # bytes after a hit that are read together, up to the end of their last line
+_MOST_KEYS = 4096  # keys whose meaning is cached
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _REACH = 1024  # bytes that a rule of several lines may reach beyond the window
 
 
 _EDGE = r"(?:\b|\\[nrtbf]|\\u00[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,24}[mK])"
-"""Where a token may begin: at a word, or after an escape (JSON, URLs) or a colour.
+"""Where a token may begin: at the start of a word, or after an escape (JSON, URLs) or a colour code.
 
-Only the part of a colour that all spellings share is required: `[31m` of `\033[31m`, `\\e[31m`, `\x1b[31m`,
+Only the part that all spellings of a colour code share is required: `[31m` of `\033[31m`, `\\e[31m`, `\x1b[31m`,
 `\u001b[31m`.
 """
 
 
 class Reads(StrEnum):
-    """The text a rule reads after its `starts`: its `then`, the value of an assignment, cookies or a block of lines.
+    """What a rule reads after its `starts`: its `then`, the value of an assignment, cookies or a block of lines.
 
-    PAIRS means all assignments on the lines with `starts`.
+    PAIRS are all assignments on the lines with `starts`.
     """
 
     THEN = "then"
@@ -203,12 +203,12 @@ class SecretRule(NamedTuple):
     """A rule for one kind of secret.
 
     starts    the expression at the beginning of each match, RE2 syntax, within one line
-    then      what follows. For an ASSIGNMENT its groups are the key and, optionally, the sign; the value begins after
-              the sign or, without a sign, after the match
-    full      instead of `then`: the whole expression. Each match has one of `starts` on its line
-    guard     what a match must be beside its form
+    then      the expression after it. For an ASSIGNMENT its groups are the key and, optionally, the sign; the value
+              begins after the sign or, without a sign, after the match
+    full      the whole expression, instead of `then`. Each match has one of `starts` on its line
+    guard     a condition that the secret must meet in addition to its form
     lines     whether a match may contain line ends
-    opens     for such a rule: the last lines of a text that the next line could complete to a match
+    opens     if `lines`: matches the last lines of a text if the next line could complete them to a match
     keyed     whether it begins with the key of an assignment
     """
 
@@ -238,7 +238,7 @@ class SecretRule(NamedTuple):
 def beginnings(rules: Iterable[SecretRule]) -> str:
     """Return an expression that finds the `starts` of all rules.
 
-    Most rules begin with `_EDGE`, which is compiled once for all of them: once for each takes 10 ms.
+    Most rules begin with `_EDGE`, which is put before all of them once. To compile it for each rule takes 10 ms.
     """
     at_edge, others = list[str](), list[str]()
     for rule in rules:
@@ -254,7 +254,7 @@ class SecretRules:
     """Rules that are compiled when they are first needed. Safe to use from several threads.
 
     Rules that begin with a key (%KEY%) and rules that begin with a form are searched separately. RE2 builds a state for
-    each combination of beginnings, and together they would have the product of both.
+    each combination of beginnings, so a joint search would need the product of the states of both.
     """
 
     def __init__(self, rules: tuple[SecretRule, ...], key: str) -> None:
@@ -276,17 +276,17 @@ class SecretRules:
         return compiled_rule(rf"(?:{opens})\z", captures=False, lines=True)
 
     def is_key(self, word: bytes) -> bool:
-        """Return whether a word sounds like the key of a secret."""
+        """Return whether a word looks like the key of a secret."""
         return self._keys.search(word, 0, len(word)) is not None
 
     def unfinished(self, data: bytes) -> int:
-        """Return where something begins in the last lines that the next line may complete, or the length of `data`."""
+        """Return where a match begins that the line after `data` may complete, or the length of `data`."""
         start = data.rfind(b"\n", 0, max(0, len(data) - _REACH)) + 1
         found = self._opens.search(data, start, len(data))
         return len(data) if found is None else found.start()
 
     def _meaning(self, word: bytes) -> Meaning | None:
-        """Return what the key of a pair announces. Results are cached, except for numbers."""
+        """Return the meaning of the key of a pair. Results are cached, except for numbers."""
         word = word.translate(_DIGITS_ALIKE)
         try:
             return self._meanings[word]
@@ -299,7 +299,7 @@ class SecretRules:
 
 
 class _Kind:
-    """Some of the rules, by rank, that are searched together."""
+    """Rules that are searched together, by their rank in the list of all rules."""
 
     def __init__(self, rules: Mapping[int, SecretRule], meaning: Meant) -> None:
         self._rules = rules
@@ -365,7 +365,7 @@ class _Kind:
                     yield Span(block.start, block.end, rule.category, rank, block.start)
             elif match.start() >= after or rule.reads is not Reads.ASSIGNMENT:
                 for span in _secrets(rule, rank, data, match, groups, end):
-                    after = span.end  # what looks like assignments inside a value is skipped
+                    after = span.end  # apparent assignments inside a value are skipped
                     yield span
 
     def _regex(self, rank: int) -> Regex:

@@ -1,9 +1,9 @@
-"""The places of secrets in a text, in bytes, and their replacement by placeholders.
+"""Spans of secrets in a text, in bytes, and their replacement by placeholders.
 
-A secret of several lines is one place: a PEM, OpenSSH, PGP or PuTTY private key or an Ansible vault, even if an end is
-missing. Such a block begins at its header and continues while lines look like its body. It is removed whole, with
-header and footer. A header or footer without a body, as in code or prose, is not a secret. Lines may begin with a
-number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
+A private key (PEM, OpenSSH, PGP or PuTTY) or an Ansible vault, which has several lines, is one span, even if its
+beginning or end is missing. Such a block begins at its header and continues while lines look like its body. It is
+removed whole, with header and footer. A header or footer without a body, as in code or prose, is not a secret. Lines
+may begin with a number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,8 @@ _BY_START = itemgetter(0, 3)  # start, rank
 class Span(NamedTuple):
     """A secret at `start:end`. Its context, such as its key, begins at `context`.
 
-    Overlapping spans are merged, and the lowest rank gives the name. It is a tuple, since there may be very many.
+    Overlapping spans are merged and get the name of the one with the lowest rank. There may be very many spans, so they
+    are tuples.
     """
 
     start: int
@@ -33,7 +34,7 @@ class Span(NamedTuple):
 
 
 def settled(data: bytes, spans: Iterable[Span]) -> list[Span]:
-    """Return the spans in order, merged if they overlap, without placeholders, at borders of characters."""
+    """Return the spans in order, merged if they overlap, without placeholders, and extended to whole characters."""
     merged = list[Span]()
     for span in sorted(spans, key=_BY_START):
         last = merged[-1] if merged else None
@@ -95,7 +96,7 @@ _PIECE = lazy_regex(rb"[A-Za-z0-9+/=_-]{12,}")
 _ATTRIBUTE = lazy_regex(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
 _ONE_WORD = lazy_regex(rb"\s*\S{1,200}\s*")
 _LAST = lazy_regex(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
-_MAY_BE_LAST = lazy_regex(rb"[A-Za-z0-9+/=]{12}|[A-Za-z0-9+/]=")  # is in every line that `_climb` takes
+_MAY_BE_LAST = lazy_regex(rb"[A-Za-z0-9+/=]{12}|[A-Za-z0-9+/]=")  # matches in every line that `_climb` accepts
 _PREFIX = lazy_regex(  # base64 contains no colon, tab or minus
     rb"[ \t]*+\d{1,7}(?:\t|[:|][ \t]?)|(?![ \t]*-{4})[^\n\t]{0,300}?[^\n\t:][:-]\d{1,7}[:-][ ]?|[-+>|](?!---)[ ]?"
 )
@@ -104,7 +105,7 @@ _LONGEST_MARGIN = 300
 _FILLERS = 8  # lines of attributes before the body
 _SHORT = 200  # most bytes of a last line
 _WORDS = 3  # short lines in a row that may belong to a body
-_ASIDE = 40  # bytes beside the base64 on a line of a block without header: a timestamp, a line number
+_ASIDE = 40  # most bytes of a line of a block without header that are not base64: a timestamp, a line number
 
 
 class Block(NamedTuple):
@@ -127,7 +128,7 @@ def block_at(data: bytes, start: int, end: int, after: int) -> Block | None:
 
 
 def open_block(data: bytes) -> int:
-    """Return where a block begins that continues after `data`, which has whole lines. Its length if there is none."""
+    """Return where a block begins that may continue after these whole lines, or their length if there is none."""
     if b"PRIVATE KEY" in data or b"$ANSIBLE_VAULT;" in data or b"Private-Lines: " in data:
         for header in _HEADER.finditer(data):
             block = walk(data, header.start(), header.end())
@@ -143,7 +144,7 @@ def header_end(data: bytes, start: int) -> int:
 
 
 def headless_tail(data: bytes, start: int) -> int:
-    """Return where the lines at the end begin that would be secret if a footer came next. Not before `start`."""
+    """Return the start, at least `start`, of the lines at the end that would be secret if a footer came next."""
     last = data.rfind(b"\n", start, len(data) - 1) + 1 or start
     return _climb(data, len(data), start, b"") if _MAY_BE_LAST.search(data, last) else len(data)
 
@@ -215,7 +216,7 @@ def _is_last(data: bytes, start: int, end: int) -> bool:
 
 
 def _margin(data: bytes, start: int) -> bytes:
-    """Return what precedes `start` on its line: a timestamp, a container, a comment mark. Digits are made equal."""
+    """Return the text before `start` on its line: a timestamp, a container, a comment mark. All digits become equal."""
     line = data.rfind(b"\n", 0, start) + 1
     return _DIGIT.sub(b"0", data[line:start]) if start - line <= _LONGEST_MARGIN else b""
 

@@ -91,7 +91,7 @@ async def test_a_whole_body_is_bounded(http: HttpClient) -> None:
         async with http.send(post(server.url)) as answer:
             assert await answer.body(3) == b"abc"
         for _ in range(2):
-            with pytest.raises(ProviderError, match="acme sends an answer of more than 3 bytes") as caught:
+            with pytest.raises(ProviderError, match="acme sent an answer of more than 3 bytes") as caught:
                 async with http.send(post(server.url)) as answer:
                     await answer.body(3)
             assert caught.value.kind is ProviderErrorKind.PROTOCOL

@@ -59,7 +59,7 @@ async def test_a_body_that_never_ends_is_ended_at_the_limit(world: World) -> Non
     world.site.replies["/"] = endless
     category, message = await world.category()
     assert category is Category.PERMANENT_FAILURE
-    assert message == f"the page of example.com is larger than {LIMIT} bytes, and nothing of it was kept"
+    assert message == f"the page of example.com is larger than {LIMIT} bytes, so it was discarded"
     assert world.records[0].response_bytes == LIMIT
     with anyio.fail_after(5):
         await world.site.hung_up.wait()
@@ -311,7 +311,7 @@ async def test_bytes_that_are_no_utf_8_are_an_error_that_says_where(world: World
     world.site.replies["/"] = reply(b"gr\xfcn secret", content_type=header)
     category, message = await world.category()
     assert category is Category.PERMANENT_FAILURE
-    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"
+    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it cannot be read as text"
 
 
 @each_row(
@@ -369,7 +369,7 @@ async def test_a_stray_byte_among_many_good_characters_is_replaced(world: World)
     world.site.replies["/"] = reply(b"gr\xfcn" + b"x" * 96)  # 1 in 100
     category, message = await world.category()
     assert category is Category.PERMANENT_FAILURE
-    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"
+    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it cannot be read as text"
 
 
 async def test_a_stray_zero_byte_is_binary_however_long_the_page(world: World) -> None:

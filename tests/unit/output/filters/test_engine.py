@@ -260,7 +260,7 @@ def test_a_file_that_comes_and_goes_is_followed(file: Path) -> None:
 def test_a_file_the_user_named_is_missed(file: Path) -> None:
     source = RuleSource(str(file), required=True)
     assert source.current().rules == built_in().rules
-    assert source.current().warnings == (f"{file}: expected a file of filter rules; the built-in rules are in force",)
+    assert source.current().warnings == (f"{file}: expected a file of filter rules; the built-in rules are in use",)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_file_that_cannot_be_used_leaves_the_built_in_rules_and_says_why(
     (warning,) = source.current().warnings
     assert warning.startswith(str(file))
     assert said in warning
-    assert warning.endswith("; the built-in rules stay in force")
+    assert warning.endswith("; the built-in rules stay in use")
     assert [entry["problem"] for entry in logged] == [warning]
 
 
@@ -296,7 +296,7 @@ def test_a_broken_change_keeps_the_rules_as_they_were_and_warns_once(
     for _ in range(5):
         assert names(source) == ["mine"]
     assert len(logged) == 1
-    assert str(logged[0]["problem"]).endswith(f"; {file} stay in force")
+    assert str(logged[0]["problem"]).endswith(f"; {file} stay in use")
     file.write_text(RULE.format("mended"))
     assert names(source) == ["mended"]
     assert source.current().warnings == ()
