@@ -1,4 +1,4 @@
-"""Files read and written through the editor, with unsaved changes: `fs/read_text_file` and `fs/write_text_file`.
+"""Read and write files through the editor, including its unsaved changes: `fs/read_text_file`, `fs/write_text_file`.
 
 See https://agentclientprotocol.com/protocol/file-system.
 """
@@ -32,24 +32,25 @@ from acp_agent.workspace.text_files import (
 _BACKEND = "editor files"
 _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
-"""What editors that read like Node.js return for bytes that are not UTF-8."""
+"""The character in place of bytes that are not UTF-8, in the answers of editors that read as Node.js does."""
 _LARGEST = 8 * 1024 * 1024
-"""The size in bytes on disk of the largest file that is read in part through the editor."""
+"""The size on disk, in bytes, of the largest file of which lines are read through the editor."""
 _HEAD = 1024
-"""Bytes at the start of a file that show whether it is text."""
+"""Bytes at the start of a file that are read to find out whether it is text."""
 _LOOKS: Final = (0.0, 0.05, 0.2, 0.75)
 _UNKNOWN = "it is unknown whether {} was written"
 _READ_AGAIN = "Read the file before writing it again."
 
 
 class ProxyFileSystem:
-    """Texts read and written through the editor, each only if the editor offers it.
+    """A file system that reads and writes texts through the editor, if the editor offers the method.
 
-    The local backend takes over only if the editor cannot do it: no capability, method not found, or, on a read, a file
-    that it does not know. Any other error is a refusal and ends the call with the editor's message.
+    BackendUnavailable, after which the local backend does it, is raised only if the editor cannot: it lacks the
+    capability or the method, or, on a read, does not know the file. Any other error counts as a refusal and ends the
+    call with the editor's message.
 
     local     resolves and checks every path before the editor gets it, and says whether a file on disk is text
-    timeout   seconds of every request. After a request without an answer its method is not used again
+    timeout   seconds of every request. A method that was not answered once is not used again
     looks     seconds before each check for a new file on disk: an editor may answer before it has saved
     """
 
@@ -70,7 +71,7 @@ class ProxyFileSystem:
         self._local = local
         self._paths = paths
         self._timeout = timeout
-        self._has_bom = dict[str, bool]()  # of the texts that the editor has returned, by path
+        self._has_bom = dict[str, bool]()  # by path, for the texts that the editor has returned
         self._unanswered: set[str] = set()  # methods
 
     def resolve(self, path: str, access: Access) -> str:
@@ -104,18 +105,18 @@ class ProxyFileSystem:
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
         """See TextFiles. Raises BackendUnavailable also for large files and files that are not text.
 
-        An editor sends a whole file as one JSON string, which takes seconds and gigabytes for a huge one. The price is
-        that unsaved changes of huge files are not seen.
+        An editor sends a whole file as one JSON string, which takes seconds and gigabytes for a huge file. So huge
+        files are read from disk, without their unsaved changes.
         """
         self._refuse_unusable("fs/read_text_file", offered=self._client.read_text_file)
         head = await self._local.head(path, _HEAD)
-        is_text = head is None or not is_binary(head.data) or head.data.startswith(UTF_16_BOMS)  # editors may read it
+        is_text = head is None or not is_binary(head.data) or head.data.startswith(UTF_16_BOMS)  # an editor may read it
         if head is not None and (head.size > _LARGEST or not is_text):
             raise BackendUnavailable(_BACKEND, f"{path} is better read from disk", quiet=True)
         return stretch(await self.read_text(path), offset, limit)
 
     async def write_text(self, path: str, text: str, *, expected: str | None) -> str:
-        """See TextFiles. Raises ToolError if it is unknown whether the editor wrote: it must not be written twice.
+        """See TextFiles. Raises ToolError if it is unknown whether the editor wrote, so that no other backend writes.
 
         ACP cannot compare and write in one step, so a change between the two requests is lost.
         """
@@ -126,9 +127,10 @@ class ProxyFileSystem:
             raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
         if await self._present(path, head, expected) != expected:
             raise changed_error(path)
-        # An editor that returned the text without a mark adds it itself. If it has returned none, the disk tells.
+        # An editor that returned the text without its byte order mark adds the mark itself. If the editor has not
+        # returned the text, the file on disk shows whether it has a mark.
         if self._has_bom.get(resolved, head is not None and head.data.startswith(BOM)):
-            is_in_text = expected is not None and expected.startswith(_BOM)  # the second of two marks
+            is_in_text = expected is not None and expected.startswith(_BOM)  # a second byte order mark
             text = _BOM + (text if is_in_text else text.removeprefix(_BOM))
         try:
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
@@ -166,9 +168,9 @@ class ProxyFileSystem:
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, wire.TELL_THE_USER)
 
     async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> tuple[bool | None, str]:
-        """Return whether the file has changed, on disk or in the editor, None if that is unknown, and its text now.
+        """Return whether the file has changed, on disk or in the editor (None if unknown), and its text now.
 
-        It need not have the new text, because editors format files on saving, and they may leave the change unsaved.
+        The file need not have the new text, because editors format files on saving and may leave the change unsaved.
         """
         there = None
         for pause in self._looks if was is None else (0.0,):
@@ -183,7 +185,7 @@ class ProxyFileSystem:
         return shown == text or shown not in ("", was), shown or text
 
     async def _on_disk(self, resolved: str) -> str | None:
-        """Return the text on disk; "" if the file is not text any more, None if there is no file."""
+        """Return the text on disk; "" if the file is no longer text, None if there is no file."""
         with suppress(ToolError):
             return await self._checked_on_disk(resolved, resolved)
         return ""

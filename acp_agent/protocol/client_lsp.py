@@ -1,6 +1,6 @@
 """The editor's language servers, over our LSP extension. Loaded only for editors that offer it.
 
-Editors spell a method `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request has the spelling that was offered.
+Editors name a method `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request uses the name that the editor offered.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from acp_agent.tools.lsp import file_uri, uri_path
 from acp_agent.tools.lsp_answer import LspDiagnostic, diagnostics
 
 GET_DIAGNOSTICS = "get_diagnostics"
-"""The method that returns the diagnostics of all files. If the editor lacks it, the published ones are returned."""
+"""The method that returns the diagnostics of all files. If the editor lacks it, published diagnostics are used."""
 
 
 class PublishedDiagnostics:
     """The diagnostics of the most recently reported files.
 
-    max_files      files; the one reported longest ago is dropped first
-    max_per_file   diagnostics of a file; the most severe are kept
+    max_files      the most files; the file that was reported longest ago is dropped first
+    max_per_file   the most diagnostics of a file; the most severe are kept
     """
 
     def __init__(self, max_files: int, max_per_file: int) -> None:
@@ -69,7 +69,7 @@ class EditorLanguages:
     ) -> None:
         self._peer = peer
         self._session_id = session_id
-        # By their names without the prefix of extensions.
+        # The keys are the methods' names without the prefix of extensions.
         spelled = sorted(client.lsp_methods)
         self._methods = {each.removeprefix("_acp_agent/").removeprefix("_"): each for each in spelled}
         self._paths = paths
@@ -102,7 +102,7 @@ class EditorLanguages:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None
-        except RpcError as error:  # its text is not trusted, so the model does not get it
+        except RpcError as error:  # the editor's error text is not trusted, so the model is not sent it
             message = f"the editor answered {method} with error {error.code}"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 
@@ -122,7 +122,7 @@ class EditorLanguages:
             self._published.put(uri, found)
 
     async def saved(self, uri: str) -> None:
-        """Fetch the diagnostics of a saved file. Without an answer the old ones stay."""
+        """Fetch the diagnostics of a saved file. If the editor does not answer, the old ones stay."""
         busy = uri in self._fetching or len(self._fetching) >= _MAX_FETCHES
         if busy or not (self._fetch_on_save and self.offers(DIAGNOSTICS) and self.concerns(uri)):
             return

@@ -1,9 +1,9 @@
-"""The content of a prompt: ACP content blocks as the parts that are stored and the message that the model is given.
+"""The content of a prompt: turn ACP content blocks into the parts that are stored and the message for the model.
 
 A block that cannot be used is left out and the user is told; only a prompt that is too large is refused. Text that the
-user sent comes first. Linked files and pages take the room that is left, and a link that does not fit stays a name.
-Files are read as tools read them, so the rules and the editor's unsaved changes count. Pages are read under the guards
-of the web tools.
+user sent has precedence: linked files and pages are read only up to the size limit, and a link that does not fit stays
+a name. Files are read as tools read them, by the rules and with the editor's unsaved changes. Pages are read with the
+checks of the web tools.
 """
 
 import base64
@@ -33,7 +33,7 @@ from acp_agent.tools.web import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
 _LONGEST_SHOWN = 2000
-"""Characters of a URI in a line of text."""
+"""The most characters of a URI in a line of text."""
 
 
 class LinkTarget(NamedTuple):
@@ -41,7 +41,7 @@ class LinkTarget(NamedTuple):
 
     path      absolute, of a file or folder on this machine
     page      the URL of a page that may be read
-    refused   why it is not read
+    refused   why the target is not read
     """
 
     path: str = ""
@@ -49,11 +49,11 @@ class LinkTarget(NamedTuple):
     refused: str = ""
 
 
-_ON_WINDOWS = LinkTarget(refused="a Windows path, which leads nowhere on this machine")
+_ON_WINDOWS = LinkTarget(refused="a Windows path, which does not exist on this machine")
 
 
 def link_target(uri: str) -> LinkTarget:
-    """Return where a URI leads, or the absolute path that some clients send instead. No I/O."""
+    """Return the target of a URI, or of the absolute path that some clients send instead. Does no I/O."""
     if _WINDOWS.match(uri):
         return _ON_WINDOWS
     if uri.startswith("/"):
@@ -99,7 +99,7 @@ _KERNEL_FOLDERS = {"proc", "sys", "dev"}
 
 
 class LinkedFile(NamedTuple):
-    """The text of a file; or `is_folder`; or why it was not read."""
+    """The text of a file, or why it was not read (`failure`). `is_folder` is True for a folder, which has no text."""
 
     text: str = ""
     is_folder: bool = False
@@ -134,11 +134,11 @@ async def _read_file(path: str, files: FileSystem) -> LinkedFile:
 
 
 MAX_PAGES = 5
-"""Pages read for one prompt."""
+"""The most pages read for one prompt."""
 
 
 class LinkedPage(NamedTuple):
-    """A page as text, cut at the limit of web pages; or why it was not read. `url` is where it came from."""
+    """A page as text, cut at the limit of web pages, or why it was not read. `url` is its address."""
 
     url: str
     text: str = ""
@@ -173,28 +173,28 @@ async def _read_page(url: str, web: Web, timeout: float) -> LinkedPage:
 
 DIAGNOSTICS_TYPE = "application/vnd.zed.diagnostics+json"
 TEXT_LIMIT = 1024 * 1024
-"""Bytes of text in one prompt, before and after links are read."""
+"""The most bytes of text in one prompt, before and after links are read."""
 IMAGE_LIMIT = 20 * 1024 * 1024
-"""Base64 characters of one image."""
+"""The most base64 characters of one image."""
 IMAGES_LIMIT = 24 * 1024 * 1024
-"""Base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
+"""The most base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
 MAX_IMAGES = 20
 MAX_FILES = 50
-"""Linked files read for one prompt."""
+"""The most linked files read for one prompt."""
 PAGE_LIMIT = 1024 * 1024
-"""Characters of one linked page."""
+"""The most characters of one linked page."""
 _PAGE_OVERHEAD = 16 * 1024
-"""Bytes around the text of a linked page, and for escapes in it."""
+"""Bytes reserved for the markup around a linked page and for escapes in it."""
 _IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
 _LARGE_IMAGE = 256 * 1024
-"""Base64 characters of an image that is checked in a thread."""
+"""An image of more base64 characters is checked in a thread."""
 
 
 @frozen
 class _Linked:
     """A link to be read.
 
-    where   the path or URL that it leads to
+    where   the path or URL of its target
     index   the position of its name among the texts of the prompt
     """
 
@@ -204,9 +204,9 @@ class _Linked:
 
 
 class Prompt:
-    """A prompt, first as it was sent, then as the model is given it.
+    """A prompt as it was sent, which `read` turns into the message for the model.
 
-    The model is given one text, in which resources stand where their blocks stood, and the images after it.
+    The message has one text, with each resource at the place of its block, and then the images.
 
     skipped   what was left out and why, one line each
     """
@@ -245,13 +245,13 @@ class Prompt:
         return tuple(self._parts)
 
     async def stored_parts(self) -> tuple[PromptPart, ...]:
-        """Return the parts without secrets, fit to be stored."""
+        """Return the parts to store, without secrets."""
         return await redacted(self.parts, self._redact)
 
     async def read(
         self, files: FileSystem, web: Web, diagnostics: Callable[[], Awaitable[str]] | None = None
     ) -> Message:
-        """Read the links, and return the message for the model. Diagnostics stand before everything else.
+        """Read the links, and return the message for the model. Diagnostics come first in it.
 
         diagnostics   returns the diagnostics of the editor's language servers as text for the model, or ""
         """
@@ -333,7 +333,7 @@ class Prompt:
     # ------------------------------------------------------------------------------- links
 
     async def _add_files(self, files: FileSystem) -> None:
-        """Replace the names of linked files by the files, as far as there is room."""
+        """Replace the names of linked files by their texts, as long as the prompt is not too large."""
         for linked in self._files[:MAX_FILES]:
             found = await read_file(linked.where, files)
             if found.is_folder:
@@ -347,7 +347,7 @@ class Prompt:
             self._skip(linked.link, f"at most {MAX_FILES} linked files are read")
 
     async def _add_pages(self, web: Web) -> None:
-        """Replace the names of linked pages by the pages, as far as there is room."""
+        """Replace the names of linked pages by their texts, as long as the prompt is not too large."""
         pages = await read_pages([linked.where for linked in self._pages], web)
         for linked, page in zip(self._pages, pages, strict=True):
             if page.failure:
@@ -403,7 +403,7 @@ def _named(link: wire.Link, more: str = "") -> str:
 
 
 def _resource(uri: str, text: str) -> str:
-    # The body could otherwise close the element and speak as the user.
+    # Otherwise the text could close the element, and the rest of it would look like the user's words.
     body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
     return f'<resource uri="{xml_escaped(one_line(uri))}">\n{body}\n</resource>'
 
@@ -428,13 +428,13 @@ def _is_base64(data: str) -> bool:
 
 
 _SHORT = 16 * 1024
-"""Characters of a text that is redacted in the event loop; a longer one is redacted in a thread."""
+"""A text of up to this many characters is redacted in the event loop, a longer one in a thread."""
 
 
 async def redacted(parts: tuple[PromptPart, ...], redact: Redact) -> tuple[PromptPart, ...]:
     """Return the parts without secrets, for the store: the user may have typed one.
 
-    Short texts are redacted without an await, so that no cancellation comes between.
+    Short texts are redacted without suspending the task, so that it cannot be cancelled meanwhile.
     """
     return tuple([await _redacted(part, redact) for part in parts])
 
@@ -463,7 +463,7 @@ async def _redacted(part: PromptPart, redact: Redact) -> PromptPart:
 
 _MENTION = re.compile(r"[ \t]?(?<![\w@./:-])@diagnostics(?![\w/-]|\.\w)")
 _SEVERITIES = {"1": "ERROR", "2": "WARNING", "3": "INFO", "4": "HINT"}
-"""The numbers of DiagnosticSeverity in the Language Server Protocol."""
+"""The names of the numbers of DiagnosticSeverity in the Language Server Protocol."""
 
 
 def diagnostics(text: str) -> str:

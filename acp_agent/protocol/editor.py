@@ -1,4 +1,4 @@
-"""The editor as sessions know it: the ports of `core/editor.py` over ACP."""
+"""Implementations over ACP of the ports in `core/editor.py`, through which sessions use the editor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acp_agent.core.sessions import StoredEvent
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.updates import Updates
 
-if TYPE_CHECKING:  # a session opens without the modules of its backends
+if TYPE_CHECKING:  # the modules of the backends are not needed to open a session
     from acp_agent.core.backends import Terminal, TextFiles
     from acp_agent.core.editor import DiskFiles, LanguageSettings, SharedLanguages, TerminalSettings
     from acp_agent.core.events import TranscriptEvent
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # a session opens without the modules of its backends
     from acp_agent.protocol.peer import Peer
 
 CHUNK_LIMIT = 256 * 1024
-"""Characters of a chunk in a replayed conversation."""
+"""The most characters of a chunk in a replayed conversation."""
 
 
 class EditorSession:
-    """A `SessionEditor` of core: what an editor offers to one session, and where the session's events go.
+    """A `SessionEditor` of core: what the editor offers to one session, and the sink for the session's events.
 
     folder   the session's folder as the editor spells it
     """
@@ -48,7 +48,7 @@ class EditorSession:
         self._paths = EditorPaths(folder)
         self._updates = Updates(self._client, folder, self._paths)
 
-    # ------------------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------------- events
 
     async def show(self, event: SessionEvent) -> None:
         for update in self._updates.translate(event):
@@ -64,7 +64,7 @@ class EditorSession:
                 about: JsonObject = {"sessionId": self._id, "update": update}
                 await self._peer.notify("session/update", about, at_once=False)
 
-    # ------------------------------------------------------------------------------------ offering
+    # ------------------------------------------------------------------------------------ backends
 
     def files(self, disk: DiskFiles, timeout: float) -> TextFiles | None:
         if not (self._client.read_text_file or self._client.write_text_file):
@@ -78,7 +78,7 @@ class EditorSession:
             return None
         from acp_agent.protocol.client_terminal import ProxyTerminal  # noqa: PLC0415 - as above
 
-        if self._client.is_agent:  # it would not find a script, and its user reads and judges the command
+        if self._client.is_agent:  # the editor would not find a script, and its user judges the command
             settings = replace(settings, form="exec" if settings.contain else "bare")
         return ProxyTerminal(self._peer, self._id, self._paths, settings)
 
@@ -104,7 +104,7 @@ class EditorSession:
 
 @frozen
 class Connection:
-    """An editor as it last described itself: an `EditorConnection` of core."""
+    """An `EditorConnection` of core, with the editor's capabilities from its last `initialize`."""
 
     peer: Peer
     client: Client
@@ -117,13 +117,14 @@ class Connection:
 
 
 async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
-    """Yield the updates that show a stored conversation again. Raises what `stored` raises, and closes it.
+    """Yield the updates that show a stored conversation again. Raises the errors of `stored`, and closes it.
 
-    Ids and times are those of the stored events. Unlike the first time, consecutive pieces of a message are one chunk,
-    only the last usage is shown, at the end, and no card refers to a terminal, which does not exist any more. A call
-    without an end is shown as failed, because the process was killed. Tasks of its sub-agents are free again.
+    Ids and times are those of the stored events. Unlike in the live session, consecutive pieces of a message are one
+    chunk, only the last usage is shown, at the end, and no card refers to a terminal, since terminals do not outlive
+    their process. A call without an end is shown as failed, because the process was killed. Tasks that a sub-agent of
+    that process had taken are free again.
 
-    updates   those of the live session; their open cards do not change
+    updates   the updates of the live session; their open cards do not change
     """
     past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
     usage: StoredEvent | None = None
@@ -135,7 +136,7 @@ async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> Asyn
                 continue
             if isinstance(each.event, PlanChanged):
                 plan = each
-            if isinstance(each.event, UserMessage):  # a turn begins: open calls of the last one have no end
+            if isinstance(each.event, UserMessage):  # a new turn: calls that are still open have no end
                 for update in past.interrupted():
                     yield update
             for update in past.translate(each.event, each.at):

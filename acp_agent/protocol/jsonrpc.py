@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0: read one line of the stream as a message, and the errors that are sent and received.
+"""JSON-RPC 2.0: parse one line of the stream as a message, and define the errors that are sent and received.
 
-Reading is lenient where clients in the field need it: additional top-level members, `params: null`, a byte order mark,
-CRLF, blank lines, and error responses with id null are accepted. Everything else is checked strictly, and no input
-raises.
+Parsing is lenient where existing clients need it: additional top-level members, `params: null`, a byte order mark,
+CRLF, blank lines, and error responses with id null are accepted. Everything else is checked strictly. No input makes
+`parse` raise an exception.
 """
 
 import json
@@ -20,7 +20,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 AUTH_REQUIRED = -32000
-"""ACP's "authentication required". Editors show their login for it, so nothing else is sent with this code."""
+"""ACP's "authentication required". Editors answer it with a login dialog, so no other error has this code."""
 RESOURCE_NOT_FOUND = -32002
 """ACP's code for an unknown session or file."""
 
@@ -97,7 +97,7 @@ def method_not_found(method: str) -> RpcError:
 
 
 def internal_error() -> RpcError:
-    """Return the error for a bug of ours. The details are in the log, never on the wire."""
+    """Return the error for a bug in the agent. The details are in the log, never in the response."""
     return RpcError(INTERNAL_ERROR, "Internal error")
 
 
@@ -191,9 +191,9 @@ def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
 
 
 def _out_of_range(line: bytes) -> Frame:
-    """Return the frame for a message with a number that cannot be written again. Its id can still be read.
+    """Parse a message with a number that cannot be written as JSON again. Its id can still be read.
 
-    In a notification the number becomes null, because a cancellation must not get lost.
+    In a notification the number becomes null, so that a cancellation is not lost.
     """
     try:
         frame = _classify(_decoded(line, _LENIENT))
@@ -219,7 +219,7 @@ def _classify(message: Json) -> Frame:
         if message.get("jsonrpc") == "2.0" and isinstance(params, dict | None):
             return Notification(method, params or {})
         return Ignored(f"{method[:80]}: not a notification of JSON-RPC 2.0 with an object for params")
-    # A response can carry a fraction, although no request may have one as its id.
+    # A response can have a fraction as its id, although requests never have one.
     known_id = None if isinstance(given_id, bool) or not isinstance(given_id, int | float | str) else given_id
     if message.get("jsonrpc") == "2.0" and "method" not in message:
         return _response(message, known_id)
@@ -255,7 +255,7 @@ def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
 
 
 class _NotJson(ValueError):
-    """Python's parser accepts it, but JSON does not have it."""
+    """A value that Python's parser accepts but JSON does not have, such as NaN."""
 
 
 def _refuse_constant(name: str) -> None:
@@ -284,7 +284,7 @@ def _int_or_none(text: str) -> int | None:
 _STRICT: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 """Raises a plain ValueError for numbers out of range, and a subclass of it for everything else that is not JSON."""
 _LENIENT: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_int_or_none, parse_float=_finite_or_none)
-"""The same, with null for numbers out of range."""
+"""The same decoder, with null for numbers out of range."""
 
 
 def _problem(error: ValueError) -> str:
@@ -299,7 +299,7 @@ def _problem(error: ValueError) -> str:
 
 
 def _scrubbed(value: Json) -> Json:
-    """Replace each surrogate without its pair by "?": it could not be written to a UTF-8 file or socket."""
+    """Replace each lone surrogate by "?", because it cannot be written as UTF-8."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode("utf-8")

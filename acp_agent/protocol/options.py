@@ -1,6 +1,6 @@
 """The modes and config options of a session. The mode is one of the options, and `modes` repeats it for older clients.
 
-The mode says how freely the agent acts: it sets the session's mode, approval level and autonomy together.
+The mode says how freely the agent may act: it sets the session's mode, approval level and autonomy together.
 
 See https://agentclientprotocol.com/protocol/session-modes.
 """
@@ -30,9 +30,9 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import RpcError, invalid_request
 
 _NO_MODEL = "none"
-"""The value of the model while none is chosen."""
+"""The value of the model option while no model is chosen."""
 _MOST_NAMED = 20
-"""Values that an error message lists."""
+"""The most values that an error message lists."""
 
 _Word = TypeVar("_Word", bound=StrEnum)
 _Value: TypeAlias = tuple[str, str, str]
@@ -59,7 +59,7 @@ class _Option:
         return self.values == [OFF, ON]
 
     def to_wire(self, *, boolean: bool) -> JsonObject:
-        """Return ACP `SessionConfigOption`. A switch is a toggle if `boolean`, else a selection."""
+        """Return the ACP `SessionConfigOption`. An on/off option is a toggle if `boolean`, else a selection."""
         about = {"id": self.id, "name": self.name, "description": self.description, "category": self.category}
         option: JsonObject = {**about}
         if boolean and self.is_switch:
@@ -79,7 +79,7 @@ def _select_value(entry: _Value) -> JsonObject:
 
 
 def modes(options: SessionOptions) -> JsonObject:
-    """Return ACP `SessionModeState`."""
+    """Return the ACP `SessionModeState`."""
     available: list[Json] = [
         {"id": each.value, "name": name, "description": description} for each, (name, description) in FREEDOMS.items()
     ]
@@ -87,9 +87,9 @@ def modes(options: SessionOptions) -> JsonObject:
 
 
 def config_options(options: SessionOptions, choices: Choices, *, boolean: bool) -> list[Json]:
-    """Return all options that the present model has, the most important first.
+    """Return all options of the current model, the most important first.
 
-    boolean   whether the editor draws options that are on or off as toggles
+    boolean   whether the editor shows on/off options as toggles
     """
     return [option.to_wire(boolean=boolean) for option in _options(options, choices)]
 
@@ -112,8 +112,8 @@ def set_model(options: SessionOptions, model_id: Json, choices: Choices) -> None
 def set_option(options: SessionOptions, config_id: Json, value: Json, choices: Choices) -> None:
     """Set one option. Raises RpcError for an unknown option or value.
 
-    A switch accepts true, false and their words, whether it was drawn as a toggle or not. A model may be one that is
-    not listed. Approval level and autonomy are no longer shown, and clients that know them may still set them.
+    An on/off option accepts true, false and the words for them, whether it is shown as a toggle or not. The model may
+    be one that is not listed. Approval level and autonomy are not shown, but clients that know them may set them.
     """
     offered = {option.id: option for option in _options(options, choices)}
     match config_id:
@@ -141,7 +141,7 @@ def _set_shown(options: SessionOptions, option: _Option, value: Json) -> None:
             options.choose_freedom(word)
         case "temperature":
             options.choose(temperature=word)
-        case _:  # thinking or thought_level
+        case _:  # `thinking` or `thought_level`
             options.choose(thought_level=word)
 
 
@@ -183,7 +183,7 @@ def _table(words: Mapping[_Word, tuple[str, str]]) -> list[tuple[str, list[_Valu
 
 
 def _switched(value: Json) -> Json:
-    """Return the word of a switch for true, false and their spellings, and any other value as it is."""
+    """Return "on" or "off" for true, false and their spellings, and any other value unchanged."""
     if isinstance(value, bool):
         return ON if value else OFF
     return {"true": ON, "false": OFF}.get(value, value) if isinstance(value, str) else value

@@ -1,7 +1,7 @@
 """JSON-RPC in both directions over one stream: the editor's requests are served, and ours are answered.
 
-The reader waits for nothing but the stream: every request and notification runs in a task of its own, started in the
-order received. A request is answered exactly once, whatever its handler does.
+The reader waits only for the stream: each request and notification runs in its own task, and the tasks start in the
+order of the messages. A request is answered exactly once, whatever its handler does.
 """
 
 import secrets
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _log = Log(__name__)
 _EOF_GRACE = 1.0
-"""Seconds that requests in progress get to be answered after the end of the stream."""
+"""Seconds that running requests have to be answered after the end of the stream."""
 _INBOUND_BACKLOG = 16 * 1024 * 1024
-"""Unread bytes of ours beyond which no further requests are read from a client that does not read."""
+"""While the client has not read more than this many bytes of ours, its further requests are not read."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Incoming:
     _cancel: Callable[[], None] | None = None
 
     def after_response(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once the response is queued, so that what it posts comes after the response."""
+        """Run `callback` once the response is queued, so that its messages are sent after the response."""
         self.after.append(callback)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
@@ -104,8 +104,8 @@ class Peer:
     ) -> None:
         """Serve until the stream ends in either direction.
 
-        At the end, pending requests to the editor fail and `on_end` is called. Requests in progress get a moment to be
-        answered; the rest is cancelled.
+        At the end, pending requests to the editor fail and `on_end` is called. Running requests of the editor have a
+        second to be answered and are then cancelled.
 
         admit   raises RpcError for a method that may not be called now
         """
@@ -118,9 +118,9 @@ class Peer:
                 with self._reading:
                     async for line in self._reader.lines():
                         self._receive(line, tasks)
-                        del line  # it may be megabytes long, and the next one may take its time
+                        del line  # it may be megabytes long, and the next line may come much later
                         await self._writer.room(_INBOUND_BACKLOG)
-            finally:  # also after a crash of another task, which would otherwise wait for these
+            finally:  # also after a crash of a task, since the task group waits for tasks with pending requests
                 self._ended = True
                 for pending in self._pending.values():
                     pending.done.set()
@@ -137,7 +137,7 @@ class Peer:
 
     async def _write(self) -> None:
         await self._writer.run()
-        self.end()  # the editor does not read any more: there is nothing left to serve
+        self.end()  # the editor no longer reads, so nothing can be answered
 
     def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
         if isinstance(line, Overlong):
@@ -200,7 +200,7 @@ class Peer:
             await handler(notification.params)
         except RequestError as error:  # JSON-RPC has no response for a notification
             _log.warning("notification refused", method=notification.method, reason=str(error))
-        except Exception:  # noqa: BLE001 - as for a request: one message must not end the others
+        except Exception:  # noqa: BLE001 - as for a request: one failed message must not stop the others
             _log.error("notification failed", exc_info=True, method=notification.method)
 
     async def _cancel_request(self, params: JsonObject) -> None:
@@ -226,13 +226,13 @@ class Peer:
     ) -> Json:
         """Send a request to the editor and return its result.
 
-        Raises RpcError as the editor sent it, ClientTimeout, or ConnectionLost. The order of the editor's messages
-        decides what is late: a response that follows the cancellation of the asking task is.
+        Raises the editor's RpcError, ClientTimeout, or ConnectionLost. If the editor cancels the task before it sends
+        the response, the response is late, even if both are read at once.
 
-        timeout    seconds; None waits for as long as the task lives
+        timeout    seconds; None waits without a limit
         withdraw   send `$/cancel_request` after a timeout; editors that do not know it ignore it
-        recall     send it also when the asking task is cancelled
-        on_late    called with a result that comes after the asker gave up; without it late results are dropped
+        recall     send `$/cancel_request` also if the calling task is cancelled
+        on_late    called with a result that arrives after the timeout or cancellation; without it, it is dropped
         """
         await self._wait_before(method, params, timeout)
         if self._ended or self._writer.broken:
@@ -263,7 +263,7 @@ class Peer:
             self._post("$/cancel_request", {"requestId": request_id}, None)
 
     async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
-        """Wait until earlier updates of the session are out, for up to `timeout` seconds: the editor may not read."""
+        """Wait until earlier updates of the session are sent. Raises ClientTimeout, since the editor may not read."""
         session_id = params.get("sessionId")
         if isinstance(session_id, str):
             with anyio.move_on_after(timeout) as limit:
@@ -276,7 +276,7 @@ class Peer:
         self._post(method, params, self._new_id())
 
     async def tell_behind(self, method: str, params: JsonObject, within: float) -> None:
-        """Send such a request behind the session's earlier updates, or after `within` seconds if they cannot go out."""
+        """Do as `tell` after the session's earlier updates are sent, or after `within` seconds if they are not."""
         with suppress(ClientTimeout):
             await self._wait_before(method, params, within)
         self.tell(method, params)
@@ -284,21 +284,21 @@ class Peer:
     def _new_id(self) -> int:
         """Return an id that the editor cannot guess, so that no response comes before its request.
 
-        Two million requests stay below 2**53, the largest integer that every JSON reader keeps.
+        The ids of two million requests stay below 2**53, the largest integer that every JSON parser reads exactly.
         """
         self._last_id += 1 + secrets.randbelow(1 << 32)
         return self._last_id
 
     async def notify(self, method: str, params: JsonObject, *, at_once: bool = True) -> None:
-        """Send a notification, and wait while the editor is far behind in reading.
+        """Send a notification, and wait while the editor has many unread bytes.
 
-        at_once   False for one of many, which are written together
+        at_once   False for one of many notifications, which are written together
         """
         self._send({"jsonrpc": "2.0", "method": method, "params": params}, at_once=at_once)
         await self._writer.room()
 
     def post_notification(self, method: str, params: JsonObject) -> None:
-        """Send a notification without waiting, for callbacks that send little."""
+        """Send a notification without waiting, for callbacks that send few bytes."""
         self._post(method, params, None)
 
     def _post(self, method: str, params: JsonObject, request_id: int | None) -> None:
@@ -312,7 +312,7 @@ class Peer:
 
     def _settle(self, response: jsonrpc.Response) -> None:
         if not isinstance(response.id, int):
-            return  # our ids are integers: this response is not for us
+            return  # our ids are integers, so this is not a response to us
         pending = self._pending.get(response.id)
         if pending is not None and pending.response is None:
             pending.response = response

@@ -1,7 +1,7 @@
-"""The connection to one editor: which methods may be called when, and what serves them.
+"""The connection to one editor: which methods may be called at which time, and which handlers serve them.
 
 See https://agentclientprotocol.com/protocol/initialization. Login is optional, because keys come from the environment,
-the configuration or `acp-agent login`. Only after `logout` most methods answer "authentication required".
+the configuration or `acp-agent login`. Only after `logout` do most methods answer "authentication required".
 """
 
 import os
@@ -26,7 +26,7 @@ from acp_agent.store.known_answers import OpenedSession
 _WITHOUT_LOGIN = frozenset(
     {"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"}
 )
-"""Methods that are served after `logout`: they neither show nor start anything."""
+"""Methods that are also served after `logout`."""
 
 
 class AuthState:
@@ -54,7 +54,7 @@ class AuthState:
         self._logged_out = False
 
     async def logout(self) -> None:
-        """Log out and remove the stored keys. Running turns go on.
+        """Log out and remove the stored keys. Running turns are not stopped.
 
         Raises RpcError -32603 if the keys could not be removed. The connection is logged out even then.
         """
@@ -95,7 +95,7 @@ class Server:
     async def serve(self, on_end: Callable[[], None], opened: OpenedSession | None) -> None:
         """Serve until the editor closes the stream. Then call `on_end`, and cancel all turns.
 
-        opened   the session that boot has answered. Nothing else is served before it is made
+        opened   the session whose `session/new` boot has answered; it is made before anything else is served
         """
 
         def end() -> None:
@@ -124,7 +124,7 @@ class Server:
         return Connection(self._peer, self._client)
 
     async def _initialize(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Take the client's capabilities. JetBrains sends this request a second time with others."""
+        """Take the client's capabilities. JetBrains sends this request a second time with other capabilities."""
         self._client = Client.from_initialize(params)
         return initialize_result(params, fork=self._fork)
 
@@ -160,7 +160,7 @@ _PREFIXES = ("", "_", "_acp_agent/")
 def lsp_notifications(
     listening: Callable[[str | None], Iterable[SharedLanguages]],
 ) -> dict[str, NotificationHandler]:
-    """Return the handlers of what editors send about diagnostics and saved files, with every spelling of the methods.
+    """Return the handlers of editors' notifications about diagnostics and saved files, under every name they have.
 
     listening   returns the language servers of a session, or of all sessions for None
     """

@@ -1,4 +1,4 @@
-"""The session methods of ACP: check the parameters, find the session, delegate.
+"""The session methods of ACP: check the parameters, find the session and call it.
 
 See https://agentclientprotocol.com/protocol/session-setup and the pages after it.
 """
@@ -35,15 +35,15 @@ from acp_agent.workspace.project_notes import rules_of
 
 _log = Log(__name__)
 _LONGEST_ID = 128
-"""Characters of a session's id."""
+"""The most characters of a session's id."""
 PAGE = 50
-"""Sessions in one answer to `session/list`."""
+"""The most sessions in one answer to `session/list`."""
 
 
 class SessionMethods:
     """The handlers of the session methods.
 
-    editor    returns the editor as it last described itself
+    editor    returns the connection, with the editor's capabilities from its last `initialize`
     warm_up   called after the response that opens a session, to load what the first prompt needs
     keep      called with the params and the answer of each `session/new`, and with the session
     fork      whether `session/fork`, an unstable method, is served
@@ -93,7 +93,7 @@ class SessionMethods:
         return session, answer
 
     async def make_opened(self, opened: OpenedSession) -> None:
-        """Make a session whose editor has the answer already, and tell it what is different by now."""
+        """Make a session whose `session/new` is answered already. Notify the editor of values that differ by now."""
         incoming = Incoming("", "session/new")
         try:
             session, answer = await self._new_session(opened.params, incoming, opened)
@@ -148,7 +148,7 @@ class SessionMethods:
         return {}
 
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Delete a session. An unknown or impossible id is no error, because that session is gone."""
+        """Delete a session. An unknown or invalid id is not an error, since no such session is left."""
         session_id = _given_id(params)
         if 0 < len(session_id) <= _LONGEST_ID:
             await self._sessions.delete(session_id)
@@ -186,7 +186,7 @@ class SessionMethods:
         return {}
 
     async def _set_model(self, params: JsonObject, incoming: Incoming) -> JsonObject:
-        """Set the model, as clients do that are older than config options."""
+        """Set the model. Clients that are older than config options use this method."""
         await self._sessions.loads.wait(_id(params))
         session = self._sessions.get(_id(params))
         before = replace(session.options)
@@ -252,8 +252,8 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
 
     Sessions without a prompt are listed only while they are open in this process, because editors open many that they
     never use. They come last on the first page, because the user looks for the session that they used last. If the
-    store cannot be read, the open sessions are listed and `_meta` says so; if none of them has a prompt, that is an
-    error, because the list would look like an empty history.
+    store cannot be read, the open sessions are listed and `_meta` says so. If none of the open sessions has a prompt,
+    an error is raised instead, because the list would look like an empty history.
     """
     cwd, after = _cwd(params.get("cwd")), _position(params.get("cursor"))
     found: Sequence[SessionRecord] = ()
@@ -266,7 +266,7 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     begun: list[SessionRecord] = []
     if after is None:
         ids = {record.id for record in found}
-        stored = sessions.store is not None and trouble is None  # then the store lists every session with a prompt
+        stored = sessions.store is not None and trouble is None  # then the store has listed every session with a prompt
         begun = [each for each in _open_in(cwd, sessions) if each.id not in ids and not (stored and each.prompts)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)
@@ -352,7 +352,7 @@ def _list(params: JsonObject, key: str) -> list[Json]:
 
 
 def _secrets(mcp_servers: Iterable[Json]) -> Iterator[str]:
-    """Yield the values of headers and variables whose names stand for secrets; of `Bearer TOKEN` also the token."""
+    """Yield the values of headers and variables whose names mean a secret. For `Bearer TOKEN`, also yield the token."""
     for server in mcp_servers:
         for key in ("headers", "env"):
             items = server.get(key) if isinstance(server, dict) else None

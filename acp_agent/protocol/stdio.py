@@ -1,4 +1,4 @@
-"""The stream to the editor: lines in, messages out, on the file descriptors that the editor gave us.
+"""The stream to the editor: read lines from and write messages to the file descriptors that the editor passed.
 
 There are no threads, and O_NONBLOCK is not set, because that flag belongs to the open file, which the editor may share.
 Reading and writing happen only when `epoll` or `poll` says that they will not block. A regular file and /dev/null
@@ -19,28 +19,28 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import now_ms, utc
 
 LINE_LIMIT = 32 * 1024 * 1024
-"""Bytes of the longest line that is read."""
+"""The bytes of the longest line that is read."""
 _READ_SIZE = 256 * 1024
 _BACKLOG_HIGH = 1024 * 1024
 _WRITE_SIZE = select.PIPE_BUF
-"""Bytes that fit into a pipe which poll() calls writable."""
+"""The bytes that can be written to a pipe without blocking if poll() reports that it is writable."""
 
 
 class Overlong:
-    """Stands for a line over LINE_LIMIT, which was read to its end and discarded."""
+    """Replaces a line over LINE_LIMIT, which was read to its end and discarded."""
 
 
 FRAMES_LIMIT = 32 * 1024 * 1024
-"""Bytes of a frame log. A full one is renamed to FILE.1, in place of an earlier one, and a new one is begun."""
+"""The most bytes of a frame log. A full one is renamed to FILE.1, replacing an earlier one, and a new one is begun."""
 _LONGEST_TEXT = 16 * 1024
-"""Characters of one text in the frame log."""
+"""The most characters of one text in the frame log."""
 
 
 class FrameLog:
     """A file with every message of the stream, one JSON object a line: `{"time", "direction", "frame"}`.
 
     The direction is `in` (from the editor) or `out`. Secrets are removed, and long texts are cut in the middle. A line
-    of the editor that is not JSON stands as `text`. Errors of the file are ignored: the agent works without it.
+    of the editor that is not JSON is in the member `text`, not `frame`. Errors of the file are ignored.
 
     redact   removes secrets from a whole JSON value
     """
@@ -118,7 +118,7 @@ class LineReader:
         self._buffer.clear()
         while chunk or (chunk := await self._read()):
             *ends, rest = chunk.split(b"\n")
-            chunk = b""  # a line may be megabytes long: nothing of it is held while it is handled
+            chunk = b""  # a line may be megabytes long, so no reference to it is held while it is handled
             for end in ends:
                 yield self._finish(end)
             self._keep(rest)
@@ -168,7 +168,7 @@ class MessageWriter:
         self.broken = False
 
     def post(self, message: JsonObject, *, at_once: bool = True) -> None:
-        """Queue a message, and write what the pipe has room for. Dropped once the editor has stopped reading.
+        """Queue a message, and write as much as the pipe takes. Drop it if the editor has stopped reading.
 
         at_once   False leaves the writing to `run`, which joins many small messages
         """
@@ -185,7 +185,7 @@ class MessageWriter:
             self._announce()
 
     async def room(self, backlog: int = _BACKLOG_HIGH) -> None:
-        """Wait while the editor is more than `backlog` bytes behind in reading."""
+        """Wait while the editor has more than `backlog` unread bytes."""
         while len(self._waiting) > backlog and not self.broken:
             await self._changed.wait()
 
@@ -195,7 +195,7 @@ class MessageWriter:
             await self._changed.wait()
 
     async def run(self) -> None:
-        """Write what `post` could not. Returns when the editor has stopped reading."""
+        """Write the bytes that `post` could not write. Return when the editor has stopped reading."""
         while not self.broken:
             if not self._waiting:
                 await self._changed.wait()

@@ -1,7 +1,7 @@
 """Check every message of the connection against the models of the official SDK: `ACP_AGENT_STRICT=1`.
 
-What does not fit is reported on stderr, one line a message, and is served as without the check. The SDK's models cost
-17 MB and 0.4 s, so this module is loaded only if the variable is set.
+A message that does not fit is reported on stderr in one line, and is then served as without the check. The SDK's models
+take 17 MB and 0.4 s, so this module is loaded only if the variable is set.
 """
 
 import json
@@ -20,7 +20,7 @@ from acp_agent.core.untrusted import json_kind
 from acp_agent.protocol.jsonrpc import Frame, Ignored, Malformed, Notification, Request, RequestId, Response
 
 _STDERR = 2
-_SHOWN = 3  # problems of one message that are named
+_SHOWN = 3  # the most problems of one message that are listed
 
 _REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
     "initialize": (schema.InitializeRequest, schema.InitializeResponse),
@@ -64,7 +64,7 @@ _GAPS: Final[dict[str, str]] = {
     r"params\.clientCapabilities\.session\.(compaction|notices): unknown member": "newer than schema v1.19",
     r".*\bconfigOptions\[\d+\]\.category: a string, .*": "ACP allows names with _ at the start",
 }
-"""Problems, as patterns, that are gaps of the SDK, each with the reason."""
+"""Patterns of problems that are gaps in the SDK, not errors, each with the reason."""
 _NAME = re.compile(r"(?:\$/|_)?[A-Za-z]{1,24}(?:[_/][A-Za-z]{1,24}){0,4}")
 _GAP = re.compile("|".join(_GAPS))
 
@@ -73,7 +73,7 @@ class StrictObserver:
     """Checks the messages that a peer receives and sends, and reports each that does not fit."""
 
     def __init__(self) -> None:
-        self._served: dict[RequestId, str] = {}  # the methods of the editor's requests; two may have one id
+        self._served: dict[RequestId, str] = {}  # methods of the editor's requests; two may have one id
         self._asked: dict[RequestId, str] = {}  # the methods of the requests that the editor answers
         self._messages = 0
         self._misfits = 0
@@ -135,7 +135,7 @@ class StrictObserver:
 
 
 def _problems(model: Any, member: str, value: Json) -> list[str]:
-    """Return what is wrong with a value, each with its path. No text of the value is repeated."""
+    """Return the problems of a value, each with its path. They do not quote the value."""
     if model is None:
         return ["this method is not in ACP, and extensions begin with _"]
     adapter = _adapter(model)
@@ -152,7 +152,7 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _errors_of_nearest(model: Any, error: ValidationError) -> list[ErrorDetails]:
-    """Return the errors. Of a union they are those of the model that fits best."""
+    """Return the errors. For a union, return the errors of the model that fits best."""
     errors = error.errors(include_url=False)
     if not get_args(model):
         return errors
@@ -163,12 +163,12 @@ def _errors_of_nearest(model: Any, error: ValidationError) -> list[ErrorDetails]
 
 def _described(member: str, error: ErrorDetails) -> str:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{_named(step)}" for step in error["loc"])
-    wanted = "unknown type" if error["type"] == "union_tag_invalid" else error["msg"]  # which would quote the tag
+    wanted = "unknown type" if error["type"] == "union_tag_invalid" else error["msg"]  # not the quoted tag
     return f"{member}{path}: {wanted}, got {json_kind(error['input'])}"
 
 
 def _lost(path: str, given: Json, read: Json) -> Iterator[str]:
-    """Yield what the model drops or replaces: it reads many members leniently."""
+    """Yield the members that the model drops or replaces, because it reads many members leniently."""
     match given, read:
         case dict(), dict():
             for name, value in given.items():

@@ -1,7 +1,8 @@
-"""Core events as `session/update` notifications, and the parts that other messages share with them.
+"""Translate core events to `session/update` notifications, and build the parts that other messages share with them.
 
 TypeScript clients close the connection on a line over 32 MiB, so everything that is sent here has a limit. Titles,
-plans, notices and tool output quote models and servers, and editors draw them as Markdown: images in them are disarmed.
+plans, notices and tool output quote models and servers, and editors show them as Markdown, so images in them are
+escaped.
 See https://agentclientprotocol.com/protocol/tool-calls.
 """
 
@@ -22,19 +23,19 @@ from acp_agent.protocol.options import config_options
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _PLACES = {Containment.CONTAINED: "in the sandbox", Containment.OUTSIDE: "outside the sandbox"}
-"""Where the commands of a call run, for its card."""
+"""The words in a call's card that say where its commands run."""
 _TOLD_IN_OUTPUT = ("output", "stdout", "stderr")
-"""Members of a command's result that the text for the user repeats."""
+"""Members of a command's result that are left out, because the text for the user contains them."""
 _LIVE_TAIL = 8 * 1024
-"""Characters that an editor is shown of a local command while it runs."""
+"""The most characters of a running local command's output that are sent."""
 IMAGES_LIMIT = 8 * 1024 * 1024
-"""Base64 characters of all images in one update."""
+"""The most base64 characters of all images in one update."""
 DIFFS_LIMIT = 4 * 1024 * 1024
-"""Characters of all diffs in one update."""
+"""The most characters of all diffs in one update."""
 DIFF_LIMIT = 256 * 1024
-"""Characters of a diff, both sides together, that is sent whole."""
+"""The most characters, both sides together, of a diff that is sent whole."""
 STRING_LIMIT = 16 * 1024
-"""Characters of a string in rawInput; a diff or terminal beside it shows the rest."""
+"""The most characters of a string in rawInput. The card's diff or terminal shows the rest."""
 _CONTEXT_LINES = 3
 INTERRUPTED = "interrupted"
 """The text in the card of a call whose end was never recorded."""
@@ -57,7 +58,7 @@ class _Card:
 class Updates:
     """Translates the events of one session. Its state is the open tool calls.
 
-    `content` replaces what a card showed before, so every update of a call carries all of its content.
+    In ACP, `content` replaces the earlier content of a call's card, so every update has all of the content.
     """
 
     client: Client
@@ -66,7 +67,7 @@ class Updates:
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
     def translate(self, event: events.SessionEvent, at: int | None = None) -> Sequence[JsonObject]:
-        """Return the `update` members for an event, in order. Empty if this client does not get any.
+        """Return the `update` members for an event, in order. Empty if this client gets no update for the event.
 
         at   when the event happened, in milliseconds since 1970; None means now
         """
@@ -87,13 +88,13 @@ class Updates:
                 return (chunk("agent_message_chunk", text, message_id),) if text else ()
             case events.ThoughtDelta(text, message_id):
                 return (chunk("agent_thought_chunk", text, message_id),) if text else ()
-            case events.CompactionChanged():  # a notice says the same to clients that do not know this update
+            case events.CompactionChanged():  # other clients get a notice with the same text
                 return (_compaction(event),) if self.client.compaction else ()
             case _:
                 return (_state(event, self.client),)
 
     def interrupted(self) -> Sequence[JsonObject]:
-        """Close all open calls as failed, because their ends will not come: cards must not spin for ever."""
+        """Close all open calls as failed, because no end will be sent and their cards would show progress for ever."""
         failed = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, INTERRUPTED))
         cards, self._cards = self._cards, {}
         return [
@@ -129,7 +130,7 @@ class Updates:
     def _progress(self, event: events.ToolProgress) -> Sequence[JsonObject]:
         card = self._cards.get(event.call_id)
         if card is None or (event.terminal_id is None and not event.output):
-            return ()  # editors draw a failed card for an id they do not know
+            return ()  # editors show a failed card for an unknown id
         # ACP lets an update leave the status out, but some editors replace the whole card and would show it as pending.
         update: JsonObject = {
             "sessionUpdate": "tool_call_update",
@@ -140,13 +141,13 @@ class Updates:
             card.terminal_id = event.terminal_id
             update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}, *_containment_content(card)]
         elif card.terminal_id is not None:
-            # The editor draws its own terminal; the delta is for clients that do not.
+            # The editor shows its own terminal; the delta is for clients that do not.
             update["_meta"] = {"acp_agent": {"outputDelta": event.output}}
         elif card.display_terminal:
             update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
-            # What a sub-agent says is Markdown, as its report is; what a tool prints is not.
+            # The text of a sub-agent is Markdown; the output of a tool is not.
             draw = defused if card.started.kind is ToolKind.THINK else self._verbatim
             update["content"] = [text_content(draw(card.tail)), *_containment_content(card)]
         if parent := _parent(card.started):
@@ -176,7 +177,7 @@ class Updates:
             "toolCallId": call_id,
             "status": "failed" if failed else "completed",
             "content": self._final_content(card, result),
-            # Always an object: editors that expect one lose the end of the card over a string.
+            # Always an object: editors that expect an object drop the whole update if this is a string.
             "rawOutput": {"output": result.shown, **{key: of for key, of in envelope.items() if key not in told}},
             "_meta": meta,
         }
@@ -185,24 +186,24 @@ class Updates:
     def _final_content(self, card: _Card, result: ToolResult) -> list[Json]:
         # Diffs come first, because some clients look at the first item only.
         diffs, last = _diff_content(self.paths, result.diffs), _image_content(result.images)
-        if result.ruling is None or not result.ruling.gate:  # it ran
+        if result.ruling is None or not result.ruling.gate:  # no gate refused the call, so it ran
             last += _containment_content(card)
         if card.terminal_id is not None or card.display_terminal:
-            # The text is in rawOutput: content beside a terminal would show everything twice.
+            # The text is in rawOutput. Text content in addition to a terminal would show everything twice.
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
         if self.client.drawing.raw_output or not result.shown:
             return [*diffs, *last]
-        # Several lines of an edit, or of a failure, quote a file or a program.
+        # A result of several lines quotes a file or a program if it is that of an edit or a failure.
         quotes = "\n" in result.shown and (card.started.kind is ToolKind.EDIT or result.failure is not None)
         verbatim = card.started.kind in _FENCED or quotes
         return [*diffs, text_content(self._verbatim(result.shown) if verbatim else defused(result.shown)), *last]
 
     def _verbatim(self, text: str) -> str:
-        """Return tool output as the client draws it letter for letter."""
+        """Return tool output in a form that the client shows unchanged."""
         return fenced(text) if self.client.drawing.markdown else text.rstrip()
 
     def _title(self, title: str) -> str:
-        """Return a title in a form that the client draws to its end."""
+        """Return a title in a form that the client shows completely."""
         return f"`{title}`" if ":" in title and "`" not in title and not self.client.drawing.whole_titles else title
 
     def _locations(self, locations: tuple[Location, ...]) -> JsonObject:
@@ -228,7 +229,7 @@ def chunk(kind: str, text: str, message_id: str) -> JsonObject:
 def notice(event: events.Notice, *, known: bool) -> JsonObject:
     """Return a notice; for clients that do not know notices, a message or a thought with the same text.
 
-    `_meta.acp_agent.notice` has the severity then, so that `acp-agent run` can tell it from the model's words.
+    In such a message, `_meta.acp_agent.notice` has the severity, so that `acp-agent run` can tell it from model output.
     """
     text = defused(event.text)
     if known:
@@ -300,7 +301,7 @@ def _compaction(event: events.CompactionChanged) -> JsonObject:
 def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
     """Return a `session_info_update`.
 
-    title           an empty one clears the present title
+    title           the new title; an empty one clears the title
     updated_at_ms   milliseconds since 1970
     model           `PROVIDER:MODEL` of the next prompt; empty for none
     """
@@ -318,7 +319,7 @@ def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
 
 
 def iso_time(at_ms: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339 in UTC, the form of all times that editors are sent."""
+    """Return milliseconds since 1970 as RFC 3339 in UTC, the form of all times that are sent to editors."""
     return utc(at_ms / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -355,7 +356,7 @@ def bounded_diffs(
 ) -> Iterator[tuple[str, JsonObject | None]]:
     """Yield the path and the ACP diff of each change; `oldText` is null for a new file.
 
-    None stands for a diff that has over `limit` characters, or that brings all of them over DIFFS_LIMIT.
+    The diff is None if it has over `limit` characters, or if it brings all diffs over DIFFS_LIMIT.
     """
     left = DIFFS_LIMIT
     for diff in diffs:
@@ -368,7 +369,7 @@ def bounded_diffs(
 
 
 def _containment_content(card: _Card) -> list[Json]:
-    """Return the word that says where the commands of a call run. It comes last: clients look for diffs first."""
+    """Return the text that says where the commands of a call run. It comes last: some clients want diffs first."""
     return [] if card.started.containment is None else [text_content(_PLACES[card.started.containment])]
 
 
@@ -392,9 +393,9 @@ def _image_content(images: tuple[ImagePart, ...]) -> list[Json]:
 
 
 def bounded_diff(diff: Diff, limit: int = DIFF_LIMIT) -> Diff | None:
-    """Return the diff, reduced to the changed lines and a few around them if it is over DIFF_LIMIT.
+    """Return the diff. If it is over DIFF_LIMIT, return only the changed lines and a few around them.
 
-    None if these lines alone have more than `limit` characters.
+    Return None if these lines alone have more than `limit` characters.
     """
     if _size(diff) <= DIFF_LIMIT:
         return diff

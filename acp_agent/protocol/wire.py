@@ -1,8 +1,8 @@
-"""The ACP types that a turn receives, and what an error response of the editor means to a backend.
+"""The ACP types that a turn receives, and the errors of backends for error responses of the editor.
 
-The SDK's `acp.schema` has all types, but takes 0.4 s and 17 MB; a test compares these with it. Unknown members are
-skipped. An optional member of the wrong type counts as missing, as in the SDK. See the pages Content, Prompt Turn,
-Terminals and File System of https://agentclientprotocol.com/protocol.
+The SDK's `acp.schema` has all types, but takes 0.4 s and 17 MB to load, so the types are defined here, and a test
+compares them with the SDK's. Unknown members are skipped. An optional member of the wrong type counts as missing, as in
+the SDK. See the pages Content, Prompt Turn, Terminals and File System of https://agentclientprotocol.com/protocol.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class _TerminalCreated(_Shape):
 
 
 class ExitStatus(_Shape):
-    """The end of a command. Both members are None if the editor does not know."""
+    """The end of a command. Both members are None if the editor does not know how it ended."""
 
     exit_code: Annotated[Annotated[int, Field(ge=0)] | None, NoneIfWrong()] = None
     signal: _OptionalText = None
@@ -143,7 +143,7 @@ def prompt_blocks(params: JsonObject) -> Sequence[Block]:
 def _first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the path of the first wrong member and what was expected, without the value."""
     first = error.problems[0]
-    expected = first["msg"].partition(" or instance of ")[0]  # a class of this module
+    expected = first["msg"].partition(" or instance of ")[0]  # the name of a class in this module
     return ".".join(str(part) for part in first["loc"]), expected
 
 
@@ -188,14 +188,14 @@ def decision(value: Json) -> Decision:
 
 
 TELL_THE_USER = "Do not do it another way. Tell the user what the editor answered."
-"""The suggestion to the model where the editor refused something."""
+"""The suggestion to the model if the editor refused something."""
 
 
 def backend_error(backend: str, method: str, error: RpcError) -> BackendUnavailable | ToolError:
-    """Return what an error response of the editor means for the call of a tool.
+    """Return the error of a tool call for an error response of the editor.
 
-    BackendUnavailable if the editor does not have the method: another backend may do the same. ToolError if the editor
-    refused: no other backend may do it instead.
+    It is BackendUnavailable if the editor lacks the method, so that another backend may do the same. It is ToolError if
+    the editor refused, so that no other backend does it instead.
     """
     if error.code == jsonrpc.METHOD_NOT_FOUND:
         return BackendUnavailable(backend, f"{method}: {error.message}", permanent=True)
@@ -206,9 +206,9 @@ def backend_error(backend: str, method: str, error: RpcError) -> BackendUnavaila
 def unanswered(
     method: str, error: ClientTimeout | ConnectionLost, seconds: float, unknown: str, suggestion: str
 ) -> ToolError:
-    """Return the error of a request that may have had its effect. It must not be made again by another backend.
+    """Return the error of an unanswered request that may have had its effect, so that no other backend repeats it.
 
-    unknown   what is not known now
+    unknown   a clause that says what is unknown, such as "it is unknown whether FILE was written"
     """
     if isinstance(error, ConnectionLost):
         return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{error.message}; {unknown}", suggestion)

@@ -280,7 +280,7 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
     assert "in docs" not in message.text
 
 
-WINDOWS = LinkTarget(refused="a Windows path, which leads nowhere on this machine")
+WINDOWS = LinkTarget(refused="a Windows path, which does not exist on this machine")
 
 
 @each_row(
