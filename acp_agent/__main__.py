@@ -1,4 +1,4 @@
-"""The command `acp-agent`. Without a subcommand it is the ACP server on stdio, which loads nothing else first."""
+"""The command `acp-agent`. Without a subcommand it starts the ACP server on stdio and loads no other subcommand."""
 
 import sys
 

@@ -75,7 +75,7 @@ _BY_THREAD = 1.5
 _BY_SYSTEM = 4
 """Seconds after which the system ends the process, even if no thread runs any more."""
 _RESERVE = 8
-"""File descriptors that are held back."""
+"""File descriptors that are reserved for ending child processes."""
 _CRASHED = 1
 """The exit code after an exception that nothing handled."""
 
@@ -86,7 +86,7 @@ def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
     code = _CRASHED
     try:
         code = anyio.run(_serve, handover, Flags.from_argv(argv))
-    except BaseException as error:  # noqa: BLE001 - Python would wait for threads that never end
+    except BaseException as error:  # noqa: BLE001 - every crash is reported
         _report_crash(error)
     finally:
         os._exit(code)  # threads of the database or of an abandoned import would block an ordinary exit
@@ -123,7 +123,7 @@ class App:
         self._database: Database | None = None
         self._extensions: Extensions | None = None
         self._problems: list[str] = []  # warnings from before the first session
-        self._loaded: tuple[str, Loaded] | None = None  # of the newest session, with its folder
+        self._loaded: tuple[str, Loaded] | None = None  # folder and configuration of the newest session
         self._sessions = self._session_manager()
         frames = self._frame_log(handover)
         reader = LineReader(handover.input_fd, handover.unread, frames)
@@ -290,7 +290,7 @@ class App:
         return session_schedule(session, self._database, settings, now_ms, self._background)
 
     def _redact(self, text: str) -> str:
-        """Return a text without secrets. They are known once the services of the process are loaded."""
+        """Return a text without secrets. Before the services of the process are loaded, it is returned unchanged."""
         return text if self._process is None else self._process.redact(text)
 
     def _choices(self, loaded: Loaded) -> ModelChoices:
@@ -310,7 +310,10 @@ class App:
         self._background(partial(session.announce, self._sessions.all_opened))
 
     def _keep(self, params: JsonObject, answer: JsonObject, session: Session) -> None:
-        """Keep the first answer to `session/new` for the next process: later ones know the lists of models."""
+        """Store the first answer to `session/new` for the next process.
+
+        Later answers are not stored, because they contain lists of models that a new process has not fetched yet.
+        """
         known, self._known = self._known, None
         if known is not None:
             options, usage = (
@@ -343,7 +346,7 @@ class App:
         return process
 
     async def _try_sandbox(self, loaded: Loaded) -> None:
-        """Start a thread that tries whether a sandbox can be built. It takes 20 ms, in which the rest is loaded."""
+        """Test in a thread whether a sandbox can be built. This takes 20 ms, while other modules are loaded."""
         module = await imported("acp_agent.session.toolset.sandboxing")
         trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
         self._background(trial)
@@ -352,7 +355,7 @@ class App:
 class LastResort:
     """Ends the process some time after `arm`, if it has not ended by itself.
 
-    It holds back a few file descriptors until then, because finding and ending child processes needs some.
+    Until `arm` it reserves a few file descriptors, because finding and ending child processes needs some.
 
     kill        ends all child processes in at most the given seconds
     exit_code   returns the exit code of the process
@@ -405,11 +408,11 @@ async def imported(name: str) -> ModuleType:
     """Import a module in a thread, so that the editor is served meanwhile. A cancellation does not wait for it."""
 
     def load_it() -> ModuleType:
-        gc.disable()  # modules stay, and collecting while they load takes a tenth of the time
+        gc.disable()  # modules are never freed, and collecting garbage would take a tenth of the time to load them
         try:
             return importlib.import_module(name)
         finally:
-            gc.freeze()  # no collection looks at what was loaded
+            gc.freeze()  # later collections skip the loaded modules
             gc.enable()
 
     return await anyio.to_thread.run_sync(load_it, abandon_on_cancel=True)

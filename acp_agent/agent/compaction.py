@@ -69,7 +69,7 @@ class CompactionProgress:
     async def _end(self, status: CompactionStatus, summary: str = "", error: str = "") -> None:
         if self._open:
             self._open = False
-            with anyio.move_on_after(_TELLING, shield=True):  # the turn may be being cancelled
+            with anyio.move_on_after(_TELLING, shield=True):  # a cancellation of the turn must not stop it
                 await self._emit(CompactionChanged(self._id, status, summary, error))
 
 
@@ -155,7 +155,7 @@ class SummarySettings:
 
 
 class Compactor:
-    """Shortens one conversation. The loop uses it as `Room`, the tool `compress_context` as `Compressor`.
+    """Shortens one conversation. The loop uses it as `ContextLimiter`, the tool `compress_context` as `Compressor`.
 
     budget   returns the tokens that the conversation may fill, 0 if that is not known
     """

@@ -214,7 +214,7 @@ class History:
         self._call_ids.update(ids)
 
     def repair(self, failure: ToolFailure, known: Mapping[str, ToolResultPart] = {}) -> None:
-        """Answer every open tool use, as when a turn ends early: by its result in `known`, else by `failure`."""
+        """Answer every open tool use, for example when a turn ends early: with its result in `known`, or `failure`."""
         if calls := self.open_calls:
             lost = (ToolResultPart(use.id, failure.block(), is_error=True) for use in calls)
             self.append(Message(Role.USER, tuple(known.get(each.id, each) for each in lost)))
@@ -289,7 +289,7 @@ class History:
             self._shorten([*messages[:behind], *unsigned(messages[behind:])], self._start)
 
     def _shorten(self, messages: list[Message], start: tuple[int, int] | None) -> None:
-        """Take other messages, with the current turn at `start`. The count shrinks by as much as the estimate."""
+        """Replace the messages; the current turn begins at `start`. Lower the count by the estimated difference."""
         old, old_before = self._messages, self._before(self._turn_start())
         self._replace(messages, None if self._start is None else start)
         self._fill = self._fill.without(_saved(old, messages))
@@ -391,7 +391,7 @@ def restored(
 
 
 def _break_off(history: History, said: str, known: Mapping[str, ToolResultPart]) -> None:
-    """End a turn that broke off. A turn whose last answer is complete has ended by itself."""
+    """End a turn that broke off. Do nothing if its last answer is complete, because it then ended normally."""
     if history.awaits_reply:
         history.append(Message(Role.ASSISTANT, (TextPart(said[:_MOST_SAID]),)))
     elif not history.open_calls:

@@ -119,38 +119,45 @@ class ContextLimiter(Protocol):
 
 
 class Reports(Protocol):
-    """Work that goes on beside a turn, and whose results the model is told."""
+    """Work in the background of a turn, such as sub-agents. The model gets its results during the turn."""
 
     def news(self) -> str:
-        """Return what ended since the last model call, for the model; empty for nothing."""
+        """Return the results since the last model call as text for the model. Empty if there are none."""
         ...
 
     async def wait(self) -> str:
-        """Wait for something to end, and return the news; empty if nothing goes on."""
+        """Wait until some of the work ends and return its results as text. Empty if no work is running."""
         ...
 
     async def end(self) -> None:
-        """End what goes on, because the turn ends. It takes a bounded time, and nothing cancels it."""
+        """Stop the work, because the turn ends. This takes a bounded time and cannot be cancelled."""
         ...
 
 
 @frozen
 class AnswerCheck:
-    """The result of checks on an ended answer of the model. `feedback` makes it go on, `note` is for the user."""
+    """The result of the checks when the model has ended its answer.
+
+    feedback   text that the model must act on, so the turn goes on; empty if nothing is wrong
+    note       text for the user
+    """
 
     feedback: str = ""
     note: str = ""
 
 
 class AnswerChecks(Protocol):
-    """Checks of what a turn did, before it ends."""
+    """Checks the work of a turn before the turn ends."""
 
     def begin(self) -> None:
         """Begin a turn."""
         ...
 
     async def answered(self, *, is_last: bool) -> AnswerCheck:
-        """Check what was done, as the model ended its answer. `is_last`: it cannot go on. Raises only cancellation."""
+        """Check the work of the turn when the model has ended its answer. Raises only cancellation.
+
+        is_last   the turn ends in any case, so no feedback can reach the model
+        """
         ...
 
 
@@ -159,9 +166,9 @@ class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
     began      is called as soon as the history has the prompt, since the model may then be silent for long
-    reports    work that goes on beside the turn; the turn does not end before it
-    checks     what judges the work when the model ends its answer
-    session_ended  returns whether a cancelled turn was cancelled because the session ends, not by the user
+    reports    work in the background of the turn, which ends only after it
+    checks     check the work when the model has ended its answer
+    session_ended  returns whether a turn was cancelled because the session ends, and not by the user
     """
 
     offer: ToolSelection = field(default_factory=AllTools)

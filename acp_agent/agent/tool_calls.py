@@ -16,8 +16,8 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import ToolCall, ToolResult, Touches
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API accepts as the name of a tool
-_UNFIT_NAME = "invalid_tool_name"  # contains nothing of the model's text: half a secret would not be recognised
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # tool names that every API accepts
+_UNFIT_NAME = "invalid_tool_name"  # without the model's text, which may contain a part of a secret
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
@@ -79,8 +79,8 @@ def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_C
 class _Pending:
     """A call that is running or waits. The editor sees `call.id`, the model sees `use.id`.
 
-    touches   what it touches; None if its start was not shown yet
-    over      is set when it is over
+    touches   what the call touches; None if its start was not shown yet
+    over      is set when the call has ended
     """
 
     use: ToolUsePart
@@ -116,7 +116,7 @@ class ToolCalls:
                     pending.touches = await toolset.announce(pending.call)
                 elif pending.result is not None and not pending.unseen:
                     await toolset.refuse(pending.call, pending.result)
-            if len(waiting) == 1:  # there is nothing to wait for
+            if len(waiting) == 1:  # there is no other call to wait for
                 waiting[0].started = True
                 waiting[0].result = await toolset.run(waiting[0].call, announced=waiting[0].touches is not None)
                 return
@@ -147,7 +147,7 @@ def result_part(use_id: str, result: ToolResult) -> ToolResultPart:
 async def _run(
     pending: _Pending, earlier: Sequence[_Pending], toolset: Toolset, limiter: anyio.CapacityLimiter
 ) -> None:
-    """Run a call when those before it are over that it must not run beside."""
+    """Wait for the earlier calls that must end before this one, then run it."""
     for each in earlier:
         if pending.touches is None or each.touches is None or pending.touches.keeps_order_with(each.touches):
             await each.over.wait()
@@ -160,9 +160,9 @@ async def _run(
 class ShownPlan:
     """The plan of one conversation. Where there is a board of tasks, the plan shows the board.
 
-    redact    removes secrets from it
-    entries   what the user saw last, also before a restart of the agent
-    tasks     the board as it is now
+    redact    removes secrets from the plan
+    entries   the plan that the user saw last, possibly before a restart of the agent
+    tasks     the present tasks of the board
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class ShownPlan:
         self.tasks = tasks
 
     async def show(self, entries: tuple[PlanEntry, ...], tasks: tuple[BoardTask, ...] | None = None) -> None:
-        """Show a plan in place of the previous one, unless they are equal. None for `tasks` leaves the board.
+        """Show a plan in place of the previous one, unless they are equal. None for `tasks` keeps the board.
 
-        The board has changed before this waits for anything, so no other call comes in between. It has no secrets.
+        The board is replaced before the first await, so no other call sees the old one. `tasks` must be redacted.
         """
         shown = tuple(replace(entry, content=self._redact(entry.content)) for entry in entries)
         board = self.tasks if tasks is None else tasks
@@ -189,7 +189,7 @@ class ShownPlan:
             await self._emit(PlanChanged(shown, board))
 
     def turn_began(self) -> None:
-        """Take the tasks from the board if all are done. The user sees them until there are others."""
+        """Clear the board if all tasks are done. The user still sees them until a new plan is shown."""
         if all(task.status is PlanStatus.COMPLETED for task in self.tasks):
             self.tasks = ()
 
@@ -198,7 +198,7 @@ class ShownPlan:
         await self.show((), ())
 
     def without_secrets(self, tasks: tuple[BoardTask, ...]) -> tuple[BoardTask, ...]:
-        """Return a board that differs from the present one, redacted where it does."""
+        """Return `tasks` with secrets removed from those that are not on the board yet."""
         before, redact = {*self.tasks}, self._redact
         return tuple(
             task

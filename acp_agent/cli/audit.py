@@ -39,7 +39,7 @@ def audit(args: argparse.Namespace) -> int:
                     print("\n".join(_report_lines(report)))
                     reports.append(report.fault is None)
                 return 0 if all(reports) else 1
-    except BrokenPipeError:  # from stdout, not from the file
+    except BrokenPipeError:  # the reader of stdout is gone
         raise
     except FileNotFoundError:
         raise AgentError(f"{visible(path)}: there is no audit file") from None

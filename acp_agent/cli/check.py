@@ -126,7 +126,7 @@ async def _never(_: ToolContext) -> ToolResult:
 
 
 def _read(roots: Roots, given: str) -> str:
-    """Return a description of the file that would be read. Raises ToolError or Refused as opening it does."""
+    """Return a description of the file that would be read. Raises ToolError or Refused if it cannot be opened."""
     place = roots.place(given, Access.READ)
     _refuse_special(place)
     os.close(place.open_regular())
@@ -372,7 +372,7 @@ class SessionJudge:
         {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, with the configured rules if the line has
         none. Other members are ignored.
 
-        only_commands   the verdict of an invalid line is "error", as for a line with a command. Otherwise it is "deny"
+        only_commands   every line has a command. The verdict of an invalid line is "error" for commands, else "deny"
         """
         for number, line in enumerate(lines, start=1):
             about_command = only_commands

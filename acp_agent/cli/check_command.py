@@ -287,7 +287,7 @@ def custom_tool(args: argparse.Namespace) -> int:
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
         word, lines = CommandJudge(loaded, roots, shell, warn).page(tool.rendered(arguments), tool.name)
     seen = child_environment(os.environ, loaded.settings.tools.shell.env_allow) if tool.env else ()
-    lines += [("variable", f"{name} is not seen by commands") for name in tool.env if name not in seen]
+    lines += [("variable", f"{name} is not passed on to commands") for name in tool.env if name not in seen]
     print_lines([("example", json.dumps(arguments, ensure_ascii=False)), *lines])
     return EXIT_CODES[word]
 

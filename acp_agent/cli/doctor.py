@@ -94,7 +94,7 @@ def check_data_folder(environ: Mapping[str, str], mounts: str = MOUNTS) -> list[
 
 
 def _database_trouble(path: str) -> str:
-    """Return why the database cannot be used, or "" if it can or does not exist. It is not changed."""
+    """Return why the database cannot be used, or "" if it can or does not exist. The database is not changed."""
     if not os.path.lexists(path):
         return ""
     how = "mode=ro" if os.path.lexists(f"{path}-wal") else "mode=ro&immutable=1"  # otherwise SQLite would create a log
@@ -162,7 +162,7 @@ _PROGRAMS = (
 
 
 async def check_programs() -> list[CheckResult]:
-    """Check that git and bash are on PATH, rg there or beside this Python, and that they start."""
+    """Check that git, bash and rg are installed and start. rg may also be in the folder of this Python."""
     findings: list[CheckResult] = []
     for name, level, advice in _PROGRAMS:
         found = find_ripgrep() if name == "rg" else shutil.which(name)
@@ -204,7 +204,7 @@ async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
 
 
 def check_sandbox(settings: Settings) -> list[CheckResult]:
-    """Say what builds walls around commands and MCP servers, what it cannot do, and which servers are let out."""
+    """Report which sandbox contains commands and MCP servers, its limits, and the servers that run outside of it."""
     chosen = settings.tools.sandbox
     wanted = wanted_tier(chosen.mode)
     tier = sandbox_tier(wanted)
@@ -282,7 +282,7 @@ _CLIENT: JsonObject = {
 
 
 class _Broken(Exception):
-    """The conversation cannot go on. The text says why."""
+    """The conversation cannot go on. The message says why."""
 
 
 def check_editor(name: str) -> list[CheckResult]:
@@ -377,7 +377,7 @@ async def _ask(agent: AgentProcess, number: int, method: str, params: JsonObject
     """Send a request and return its result. Raises _Broken."""
     try:
         with anyio.fail_after(_ANSWER_PATIENCE):
-            with suppress(ConnectionError):  # what it wrote before it ended is read all the same
+            with suppress(ConnectionError):  # an agent that has ended may have written messages before
                 await agent.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             while (message := await agent.receive()) is not None:
                 if "method" in message:

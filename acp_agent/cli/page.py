@@ -79,7 +79,7 @@ class UsageChart:
 
 @dataclass(frozen=True)
 class _Chart:
-    """A chart of a value over the model calls. `points` are pairs of an increasing call number and a value from 0."""
+    """A chart of a value over the model calls. `points` are pairs of a call number, in order, and a value from 0."""
 
     kind: str
     name: str

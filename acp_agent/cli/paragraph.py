@@ -13,8 +13,8 @@ _FENCE = re.compile(r"(`{3,}|~{3,})")
 _BULLET = re.compile(r"[-*+]|\d+[.)]")
 _MARKS = re.compile(r"(\*\*|`+)")  # around strong words and code
 _CELL = re.compile(r"\|((?:[^|\\]|\\.?)*)(?=\||$)")
-_RULE = re.compile(r":?-+:?")  # in the cells below the head of a table
-_NARROWEST = 6  # columns of a table's cell that is wrapped
+_RULE = re.compile(r":?-+:?")  # a cell of the line below a table's head
+_NARROWEST = 6  # characters; no column of a table is made narrower than this
 
 
 def columns_of(text: str) -> int:
@@ -32,7 +32,7 @@ def wrapped_at(line: str, columns: int) -> list[str]:
     """Return the pieces of a line, each of at most `columns` columns."""
     if line.isascii():
         return wrap_line(line, columns)
-    filled = "".join(f"{each}\0" if _columns_of(each) == 2 else each for each in line)  # a character a column
+    filled = "".join(f"{each}\0" if _columns_of(each) == 2 else each for each in line)  # 1 a column
     return [piece.replace("\0", "") for piece in wrap_line(filled, columns)]
 
 
@@ -55,17 +55,17 @@ class Paragraph:
         self._indent = indent
         self._width = width
         self._paint = paint
-        self._line = ""  # what was written of the present line, without the indent
+        self._line = ""  # the part of the present line that was written, without the indent
         self._indented = True
         self._is_empty = True  # blank lines at the beginning are left out
         self._word = ""
         self._spaces = ""  # between the last word and the next
-        self._hang = 0  # further columns before the lines that a line is wrapped onto
+        self._hang = 0  # additional indent of the continuation lines of a wrapped line
         self._column = indent
-        self._fence = ""  # that opened the code
-        self._mark = ""  # that opened the strong words or the code of this line
-        self._row = ""  # the present line, if it may be one of a table
-        self._rows: list[str] = []  # the lines before it that may be a table
+        self._fence = ""  # the fence that opened the present block of code
+        self._mark = ""  # the mark that opened the present strong words or inline code
+        self._row = ""  # the present line, if it may belong to a table
+        self._rows: list[str] = []  # the previous lines that may belong to the same table
 
     @property
     def column(self) -> int:
@@ -93,11 +93,11 @@ class Paragraph:
         self._out.flush()
 
     def pause(self) -> None:
-        """Show the last word, because the next piece does not come."""
+        """Show the last word, because the next piece of the message is late."""
         self._finish_word()
 
     def end(self) -> None:
-        """End the message. A line end that it ends with is not doubled."""
+        """End the message with a line end, unless it has one already."""
         if self._row:
             self._end_line()
         self._finish_word()
@@ -130,7 +130,7 @@ class Paragraph:
         self._is_empty = False
 
     def _painted(self, word: str) -> str:
-        """Return a word in the style of what it belongs to: code, a heading, strong words."""
+        """Return a word in the style of its context: code, a heading, strong words."""
         if self._fence or _FENCE.match(self._line.strip() or word):
             return self._paint(word, BLUE if self._fence else DIM)
         if (self._line.strip() or word).startswith("#"):
@@ -163,7 +163,7 @@ class Paragraph:
         self._line, self._spaces, self._indented, self._column, self._mark = "", "", False, self._indent, ""
 
     def _finish_table(self) -> None:
-        """Write the lines that may be a table: as one, or as they are."""
+        """Write the lines that may be a table: as a table if they are one, else unchanged."""
         rows, self._rows = self._rows, []
         if not rows:
             return
@@ -176,7 +176,7 @@ class Paragraph:
 
 
 def drawn_table(rows: list[list[str]], width: int, paint: Callable[[str, str], str]) -> list[str]:
-    """Return the lines of a table whose first row is its head and whose second one a rule. Wide cells are wrapped."""
+    """Return the lines of a table. The first row is its head, the second one a rule. Wide cells are wrapped."""
     count = max(map(len, rows))
     rows = [[*row, *[""] * (count - len(row))] for row in (rows[0], *rows[2:])]
     widths = [max(1, *(columns_of(row[at]) for row in rows)) for at in range(count)]

@@ -110,7 +110,7 @@ class RunView:
         self.can_ask = not as_json and os.isatty(0) and sys.stdout.isatty()
         self._screen = None if as_json else Screen(sys.stdout, root)
         self._session = ""
-        self._has_result = False  # the last line of --json was written
+        self._has_result = False  # whether the last line of --json was written
         self._is_unread = False
         self._waiting: list[RecordedFrame] | None = []
         self._is_asking = False
@@ -156,7 +156,7 @@ class RunView:
         self._go_on()
 
     def tick(self) -> None:
-        """Show for how long the turn goes on, but not while the user types."""
+        """Show how long the turn has been running, but not while the user types."""
         if self._screen is not None and self._waiting is None:
             self._screen.tick()
 
@@ -181,7 +181,7 @@ class RunView:
             self._line(end.line(self._session, self.said.removeprefix("\n\n")))
 
     def cancelled(self) -> None:
-        """Write the result of `--json` for a process that ends at once."""
+        """Write the result of `--json` before a Ctrl-C ends the process."""
         if self._screen is None:
             self.end(TurnEnd(TurnOutcome.CANCELLED), once=True)
 
@@ -192,7 +192,7 @@ class RunView:
     def fail(self, problems: Sequence[str]) -> int:
         """Show why there is no outcome, and return the exit code. Raises BrokenPipeError if the reader is gone."""
         if self._is_unread:
-            raise BrokenPipeError  # which every subcommand reports in one way
+            raise BrokenPipeError  # the command line handles it for every subcommand
         if self._screen is None:
             self.end(TurnEnd(TurnOutcome.ERROR, error=problems[0] if problems else ""), once=True)
         for at_line, line in enumerate(problems):
@@ -205,7 +205,7 @@ class RunView:
             print(json.dumps(line).replace("\x7f", "\\u007f"), flush=True)
 
     def refuse(self, params: JsonObject, option: str) -> None:
-        """Show a question with the option that refuses it."""
+        """Show a question that is refused by `option` because nobody can be asked."""
         self.refused = True
         call = at(params, "toolCall")
         self._line({"type": "question", "toolCall": cast("dict[str, object]", call), "refused": True})
@@ -290,7 +290,7 @@ class RunAgent:
     async def _decide(self, params: JsonObject) -> str | None:
         options = objects_at(params, "options")
         async with self._asking:
-            # The content of a pipe was written before the question, so it is never an answer.
+            # The content of a pipe was written before the question, so only a terminal can answer.
             if self._view.can_ask:
                 async with self._view.question(params):
                     return await _chosen_option(options)
@@ -341,7 +341,7 @@ class RunSession:
 def _server_command(args: argparse.Namespace, cwd: str, *, once: bool) -> list[str]:
     """Return the command that starts the server with this Python. Its flags take precedence over all other sources.
 
-    once   whether the agent ends after one turn, before a model's title could come
+    once   whether the agent ends after one turn. The session's title is then the prompt, since a model's comes later
     """
     # Python must not import modules from the user's folder, unless it was started to look there.
     safe = [] if cwd in sys.path or "" in sys.path else ["-P"]
@@ -504,7 +504,7 @@ class _Interrupts:
 
     @contextmanager
     def raising(self) -> Generator[None]:
-        """Raise KeyboardInterrupt at Ctrl-C in the body, but where it cancels a turn."""
+        """Raise KeyboardInterrupt at Ctrl-C in the body, except in the body of `cancelling`."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             yield
@@ -512,7 +512,7 @@ class _Interrupts:
             signal.signal(signal.SIGINT, before)
 
     def end_with(self, code: int) -> None:
-        """End the process with this code from now on, because the outcome is known."""
+        """Let a Ctrl-C from now on end the process with this code, because the outcome is known."""
         self._code = code
 
     def _interrupt(self, *_: object) -> None:
@@ -547,7 +547,7 @@ class _User:
         with self._interrupts.raising():
             try:
                 return self._talk()
-            except KeyboardInterrupt:  # the second one, while the first was answered
+            except KeyboardInterrupt:  # a second Ctrl-C while the first one was handled
                 return EXIT_CODES[TurnOutcome.CANCELLED]
 
     def _talk(self) -> int:

@@ -20,7 +20,7 @@ from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach
 
-_SIGNALLED = 128  # and the number of the signal, as a shell reports it
+_SIGNALLED = 128  # added to the number of the signal, as a shell reports it
 
 
 def sandbox(args: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ def _run(words: list[str], cwd: str, within: SessionSandbox, environment: dict[s
                 pass_fds=launch.descriptors,
             )
         )
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command as well
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends SIGINT to the command as well
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: started.send_signal(number))
     code = started.wait()

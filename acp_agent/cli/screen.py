@@ -65,9 +65,9 @@ class Screen:
         self._heard: float | None = None  # when the agent last sent anything; None while no turn runs
         self._diffed: set[str] = set()  # tool calls whose diff was shown
         self._running: dict[str, ShownCall] = {}
-        self._is_below_call = False  # the line above is that of a call which ended
-        self._has_status = False  # the last line says what runs; the next output replaces it
-        self._above = 0  # the column where the open message goes on, if the last line is below it
+        self._is_below_call = False  # whether the last line is that of an ended call
+        self._has_status = False  # whether the last line says what runs; the next output replaces it
+        self._above = 0  # the column where the open message continues above the status line; 0 if not above it
         self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
         self._printing = ""  # the call whose output was drawn last
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
@@ -161,7 +161,7 @@ class Screen:
                 pass  # an editor shows the others elsewhere
 
     def terminal_output(self, terminal_id: str, text: str) -> None:
-        """Draw the output of a terminal line by line. Of a line with carriage returns the last piece is drawn."""
+        """Draw the output of a terminal line by line. Only the text after a line's last carriage return is drawn."""
         *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + text).split("\n")
         for line in lines:
             self._bar(plain(line.rstrip("\r").rpartition("\r")[2]))
@@ -179,11 +179,11 @@ class Screen:
         texts = [text_at(item, "content", "text") for item in content if item.get("type") == "content"]
         lines = [line for text in texts for line in text.replace(f"\n{CONTINUED}", "").split("\n")]
         fences = (line for line in lines if line.startswith("```") and not line.strip("`"))
-        fence = max(fences, key=len, default=None)  # the Markdown fence is the longest
+        fence = max(fences, key=len, default=None)  # the fence around the command is longer than those inside it
         is_inside = False
         for line in lines:
             is_inside = is_inside is not (line == fence)
-            is_repeated = is_inside and line == title  # the command, for editors that show no title
+            is_repeated = is_inside and line == title  # the question repeats the command for editors without titles
             if (
                 line != fence and not is_repeated and (line or is_inside)
             ):  # blank lines outside of the fence separate Markdown's paragraphs
@@ -220,7 +220,7 @@ class Screen:
         if rest := self._partial.pop(self._in_terminal.get(call_id, ""), ""):
             self.terminal_output(call_id, f"{rest}\n")
         call = self._running.pop(call_id, ShownCall("", "", "", time, ""))
-        if (call.name, status) != ("update_plan", "completed"):  # the plan itself was drawn
+        if (call.name, status) != ("update_plan", "completed"):  # the plan was drawn already
             self._ended(call_id, call, update, time)
 
     def _ended(self, call_id: str, call: ShownCall, update: JsonObject, time: float) -> None:
@@ -235,7 +235,7 @@ class Screen:
         mark = self._paint("✔", GREEN) if passed else self._paint("✘", RED)
         behind = f"  {', '.join([*_ending(update, said), *count, *walls, seconds(elapsed)])}"
         gap = "" if self._is_below_call or call_id in self._in_terminal else "\n"
-        nested = bool(at(update, "_meta", "claudeCode", "parentToolUseId"))  # a sub-agent's: its report says the rest
+        nested = bool(at(update, "_meta", "claudeCode", "parentToolUseId"))  # by a sub-agent, which reports
         indent = "      " if nested else "  "
         whose = self._maker(update)
         title = self._cut(call.title, 2 + len(indent) + len(whose) + len(behind))
@@ -246,7 +246,7 @@ class Screen:
         if nested and passed:
             return
         if call_id not in self._in_terminal and not count:
-            # A terminal that printed nothing has no text beside it.
+            # If a terminal printed nothing, the content has no text, so `said` is drawn.
             self._ends(_lines_of([said]) if any(item.get("type") == "terminal" for item in content) else lines)
         elif text_at(update, "rawOutput", "process"):  # the notes about the process follow its output
             for line in reversed(list(takewhile(lambda line: line.startswith("["), reversed(said.splitlines())))):

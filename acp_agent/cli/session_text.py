@@ -123,7 +123,7 @@ async def _in_order(events: AsyncIterator[StoredEvent]) -> AsyncIterator[Message
                 (waiting if parent is None else parent.nested).append(call)
             case ToolFinished() as event:
                 call = open_calls.pop(event.call_id, None)
-                if call is None:  # its start was not stored, or it was given up
+                if call is None:  # its start was not stored, or is no longer waited for
                     call = CallItem(one.at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
                     waiting.append(call)
                 call.finished = event

@@ -104,7 +104,7 @@ def _destination(args: argparse.Namespace, session_id: str) -> str:
 
 
 async def _write_json(saved: SessionSnapshot, repository: SessionRepository, file: TextIO) -> None:
-    events = -2  # the first and the last piece are no events
+    events = -2  # the first and the last piece contain no event
     async for piece in session_pieces(saved, repository.events()):
         file.write(piece)
         events += 1
@@ -330,7 +330,7 @@ async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
                 warn(f"session {title(each)} is open in another process; close it there first")
                 code = 1
             elif await store.delete(each):
-                with suppress(OSError):  # it changed no files
+                with suppress(OSError):  # a session that changed no files has no journal
                     os.unlink(journal_file(_snapshots(record), each))
                 print(f"deleted {title(each)}")
     finally:

@@ -157,14 +157,14 @@ def data_path(environ: Mapping[str, str]) -> str:
     if not chosen:
         return _users_data(os.environ.get("HOME"), os.environ.get("XDG_DATA_HOME"))
     path = os.path.expanduser(chosen)
-    if not os.path.isabs(path):  # editors start the agent in folders of their own choice
+    if not os.path.isabs(path):  # it would depend on the folder in which the editor starts the agent
         raise ConfigError("environment", DATA_VARIABLE, chosen, "an absolute path")
     return os.path.normpath(path)
 
 
 @cache
 def _users_data(*_follows_from: str | None) -> str:
-    """Return the platform's folder for data, which is looked up many times for each session."""
+    """Return the platform's folder for data. It is cached, because each session asks for it many times."""
     return platformdirs.user_data_dir(APP, appauthor=False)
 
 

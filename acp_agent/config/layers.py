@@ -194,7 +194,7 @@ def _words(schema: JsonObject, node: JsonObject) -> str:
 
 
 def _range(node: JsonObject) -> str:
-    """Return the phrase for a range. Every numeric setting has a maximum, and a minimum that may be exclusive."""
+    """Return the phrase for a range. Every numeric setting has a maximum and a minimum, which may be exclusive."""
     above = node.get("exclusiveMinimum")
     start = f" above {above}, at most" if above is not None else f" from {node.get('minimum')} to"
     return f"{start} {node.get('maximum')}"
@@ -245,7 +245,7 @@ _EFFECTIVE_WHEN_SET = ("tools.autonomy_level", "acp.auto_approve")
 """Settings for which the default, if the user sets it, has another effect than no value: see `load.level_at_start`."""
 
 _TABLES = (PROVIDERS, SERVERS)
-"""Lists whose good entries count even if another entry is faulty."""
+"""Lists of tables. Their valid entries are used even if another entry is faulty."""
 
 _FORBIDDING = (_READING, "tools.policy", "tools.authorization")
 """Tables in which an unknown name may be a misspelt ban. The code that uses them looks for such problems."""
@@ -361,7 +361,7 @@ class Reader:
             elif parts and isinstance(raw, list) and None not in bad and (key.name in _TABLES or key.item):
                 entries = cast("list[object]", raw)
                 _put(layer, key, [entry for at, entry in enumerate(entries) if at not in bad], origin)
-            elif key.name in _EFFECTIVE_WHEN_SET:  # the user set it, if wrongly, so the default counts as set
+            elif key.name in _EFFECTIVE_WHEN_SET:  # the user tried to set it, so the default counts as set
                 layer.put(key.name, key.default, f"{origin}, not understood")
                 layer.partial.add(key.name)
 
@@ -379,7 +379,7 @@ class Reader:
         self, where: str, name: str, value: object, expected: str, kind: type[ConfigError] = ConfigError
     ) -> ConfigError:
         """Add a problem with the value of a dotted name and return it. The message shows the value without secrets."""
-        if len(self.problems) >= _MOST:  # it is not listed, and formatting a value takes time
+        if len(self.problems) >= _MOST:  # the problem is not listed, so its value need not be formatted
             return kind(where, one_line(name), "", expected)
         problem = kind(where, one_line(name), shown(name.rpartition(".")[2], value, self._secrets), expected)
         self.problems.append(problem)
@@ -429,10 +429,10 @@ def _put(layer: Layer, key: SettingKey, raw: object, origin: str) -> None:
 
 
 def _leaves_open(key: SettingKey) -> bool:
-    """Return True if a dropped value of this key leaves it unknown what the user forbids.
+    """Return True if dropping a faulty value of this key could lift a ban of the user.
 
-    Such keys say what may not be read, list all that is allowed (and allow everything while they are empty), or choose
-    other tools for some models.
+    Such keys say what may not be read, list all that is allowed (an empty list allows everything), or choose other
+    tools for some models.
     """
     of_reading = key.name.startswith(f"{_READING}.") and key.project_may is not INSIDE
     return of_reading or key.project_may is NARROWER or key.name == _BY_MODEL

@@ -233,7 +233,7 @@ _WILD = re.compile(r"[*?\[\\]")
 
 
 def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[PermissionRule, ...]:
-    """Return the rules for bash that the two lists mean. A `*` in a text is a literal star."""
+    """Return the rules for bash that replace the two lists. A `*` in a text is a literal star."""
 
     def anywhere(texts: Iterable[str], action: RuleAction) -> Iterator[PermissionRule]:
         for text in filter(str.strip, texts):
@@ -247,8 +247,8 @@ def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[Pe
 def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
     """Add the converted rules to the user's layer if they use the older form. Call it before `tighten`.
 
-    Nothing is converted if a part of `[tools.shell]` is faulty: a ban may be missing, and without rules every command
-    asks.
+    Nothing is converted if a part of `[tools.shell]` is faulty, because a ban may be missing. Without rules the user is
+    asked about every command.
     """
     said = {**user.values, **environment.values}
     confirm = cast("tuple[str, ...]", said.get(CONFIRM, ()))
@@ -382,7 +382,7 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
 
 
 def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | None:
-    """Return a table of values with dotted names; None if all its values are the defaults.
+    """Return the section with the prefix from values by dotted name; None if all its values are the defaults.
 
     The values are valid already, but one may not fit another.
     """

@@ -1,4 +1,4 @@
-"""The rules of the policy, of its file and of the authorization in order. They are read when a session starts."""
+"""Merge the rules of `[tools.policy]`, of its `policy_file` and of `[tools.authorization]`, when a session starts."""
 
 import os
 from collections.abc import Sequence
@@ -52,14 +52,14 @@ def merged_rules(
     cwd: str,
     config_file: str,
 ) -> MergedRules:
-    """Return the rules of the policy, of its file and of the authorization, without the parts that are off.
+    """Return the rules of the policy, of its file and of the authorization, in this order. Disabled parts are skipped.
 
     problems      the problems of the configuration (`Loaded.problems`)
     cwd           the session's folder
     config_file   the user's configuration file; the policy file may also be in its folder
 
     Raises:
-        ConfigError: A part is unreadable or faulty, or there are too many rules. The faulty part may have denied.
+        ConfigError: A part is unreadable or faulty, or there are too many rules. No rule may be lost: it may deny.
 
     """
     on = policy.enabled or authorization.enabled
@@ -90,8 +90,8 @@ def _placed(where: str, rules: Sequence[PolicyRuleSettings]) -> tuple[PlacedRule
 def _read(name: str, cwd: str, config_folder: str) -> MergedRules:
     """Return the rules of a policy file. Raises ConfigError.
 
-    The user alone chooses the file of an absolute path. A relative path names a file that any project can bring, so
-    such a file may only deny.
+    An absolute path names a file of the user. A relative path may name a file of the project, so that file may only
+    deny.
     """
     given = os.path.expanduser(name)
     users_own = os.path.isabs(given)

@@ -47,7 +47,7 @@ def _deny_and_ask(user: object, project: object) -> Tightened:
     not tell whether they can match the same call, since a path has several spellings. Therefore a project's ask rules
     come after all of the user's deny rules.
     """
-    # they were validated, and only lists of rules carry this mark
+    # The values were validated, and only lists of permission rules use this function.
     wanted, users = cast("tuple[PermissionRule, ...]", project), cast("tuple[PermissionRule, ...]", user)
     after = max((at + 1 for at, rule in enumerate(users) if rule.action is RuleAction.DENY), default=0)
     denies = tuple(rule for rule in wanted if rule.action is RuleAction.DENY)

@@ -117,9 +117,9 @@ def check_models(reader: Reader, layer: Layer) -> None:
 
 
 def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
-    """Return the advice how to choose a model, in Markdown: one step a line.
+    """Return advice in Markdown on how to choose a model, one step per line.
 
-    The agent chooses none by itself, since an answer may cost money.
+    The agent never chooses a model by itself, since an answer may cost money.
     """
     ready = [provider.name for provider in providers if provider.type is not ProviderType.SCRIPTED]
     if ready:

@@ -44,7 +44,7 @@ class FoundPaths:
     more      whether the limit cut the list
     sizes     the size in bytes of each path; None for an entry that is not a file
     total     the number of all matching paths; if `capped`, there are more
-    stopped   the absolute path at which time ran out, or None; in path order, nothing from there on was searched
+    stopped   the absolute path at which time ran out, or None. In path order, nothing from it on was searched
     """
 
     paths: tuple[str, ...]
@@ -59,9 +59,9 @@ class FoundPaths:
 class Lines:
     """Some lines of a file, without their ends.
 
-    first    the 0-based number of the first one; if `total` is None, below 0: -1 is the last line of the file
+    first    the 0-based number of the first line. If `total` is None, it counts from the end: -1 is the last line
     total    the number of all lines of the file; None for a large file that was read from its end
-    digest   of the whole text; empty for a file that is too large to be edited
+    digest   the digest of the whole text; empty for a file that is too large to be edited
     whole    the whole text if it is short
     encoding the encoding of the file if it is not UTF-8
     """
@@ -156,10 +156,10 @@ class GrepMatches:
 
 
 class TextFiles(Protocol):
-    """Text files as the user sees them: what an editor can offer, unsaved buffers included.
+    """Text files as the user sees them, unsaved buffers of the editor included.
 
-    Every method, here and in FileSystem, takes a path as the model wrote it, relative to the session's folder, and
-    resolves it itself, so that no caller can forget to.
+    Every method, here and in FileSystem, takes a path as the model wrote it, relative to the session's folder. The
+    method resolves and checks the path, so that no caller can forget it.
 
     Raises, in all methods:
         Refused: The path is outside the roots, protected, or may not be read.
@@ -251,11 +251,11 @@ class FileSystem(TextFiles, Protocol):
 class CommandRequest:
     """A shell command line to run. `timeout` is in seconds; None means the backend's default.
 
-    background   whether it runs beside the turns of its session. It then has no timeout, all its output is handed over,
-                 and it lasts until its last process has ended. Its input can be written if the backend can do that
-    unsandboxed  whether it runs outside the session's sandbox
-    read_only    whether it is to change nothing, which the walls of a sandbox hold
-    stdin        what it reads from its standard input; None for nothing. Only local commands have one
+    background   whether the command goes on after the call. It then has no timeout, `wait` hands over all its output,
+                 and it ends with its last process. Its input can be written if the backend supports that
+    unsandboxed  whether the command runs outside the session's sandbox
+    read_only    whether the command may change nothing. A sandbox enforces this
+    stdin        the bytes on its standard input; None for no input. Only local commands have one
     """
 
     command: str
@@ -272,7 +272,7 @@ class CommandRequest:
 class CommandOutcome:
     """The end of a command.
 
-    output      both streams as they came, for the model; head and tail if they are over the request's limit
+    output      both streams in the order of arrival, for the model; head and tail if they exceed the request's limit
     exit_code   None if unknown; 128 + n if killed by signal n; 124 on timeout
     signal      a name such as "SIGKILL", or None
     """
@@ -299,7 +299,7 @@ class RunningCommand(Protocol):
         ...
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
-        """Wait for the end, and hand over new output as it comes, at most ten times a second.
+        """Wait for the end. Call `on_output` with new output, at most ten times a second.
 
         On timeout the process tree is killed, and the outcome says so. On cancellation the tree is killed before the
         cancellation goes on. Raises BackendUnavailable if the editor's terminal breaks.
@@ -311,11 +311,11 @@ class RunningCommand(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Hand over the new output of a background command at once. A task must be in `wait`."""
+        """Call `on_output` with the new output of a background command at once. Another task must be in `wait`."""
         ...
 
     async def write(self, text: str) -> None:
-        """Write to the standard input of a background command. Raises ToolError if it has none, or reads nothing."""
+        """Write to the standard input of a background command. Raises ToolError if it has none or does not read it."""
         ...
 
     async def stop(self, grace: float) -> None:
@@ -342,7 +342,7 @@ class ProcessOutput(NamedTuple):
 
 
 class BackgroundProcess(Protocol):
-    """A command that runs beside the turns of a session."""
+    """A command that runs in the background of a session, during and between its turns."""
 
     @property
     def id(self) -> str:
@@ -361,12 +361,12 @@ class BackgroundProcess(Protocol):
 
     @property
     def outcome(self) -> CommandOutcome | None:
-        """How it ended; None while it runs."""
+        """The end of the command; None while it runs."""
         ...
 
     @property
     def seconds(self) -> float:
-        """The seconds that it has run."""
+        """The time that the command has run, in seconds."""
         ...
 
     @property
@@ -386,26 +386,26 @@ class BackgroundProcess(Protocol):
         ...
 
     async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
-        """Wait until it prints `text`, or until it ends if `text` is None. Return False if this takes too long.
+        """Wait until the command prints `text`, or ends if `text` is None. Return False after `seconds`.
 
         Only the output after the text that the last call found is searched. `on_output` gets new output as it comes.
         """
         ...
 
     async def write(self, text: str) -> None:
-        """Write to its standard input. Raises ToolError."""
+        """Write to the command's standard input. Raises ToolError."""
         ...
 
     async def stop(self) -> None:
-        """End it with all its processes, and wait for its end."""
+        """End the command with all its processes, and wait for the end."""
         ...
 
 
 class BackgroundProcesses(Protocol):
-    """The commands that run beside the turns of one session. They end with it."""
+    """The background commands of one session. They end with the session."""
 
     def listed(self) -> Sequence[BackgroundProcess]:
-        """Return those that run and some that have ended, in the order of their start."""
+        """Return the running commands and some that have ended, in the order of their start."""
         ...
 
     def find(self, id: str) -> BackgroundProcess | None:  # noqa: A002 - the tool's own word
@@ -415,10 +415,10 @@ class BackgroundProcesses(Protocol):
     async def start(self, command: str, cwd: str, *, unsandboxed: bool = False) -> BackgroundProcess:
         """Start a command, and wait a moment for its first output or its end.
 
-        Raises ToolError if too many run, and what Terminal.start raises. A cancelled call ends the command.
+        Raises ToolError if too many run, and the errors of Terminal.start. If the call is cancelled, the command ends.
         """
         ...
 
     def card_closed(self, id: str) -> None:  # noqa: A002 - as above
-        """Note that the starting call is over, so that its terminal may be released once the command has ended."""
+        """Note that the call that started the command is over. Its terminal may be released when the command ends."""
         ...

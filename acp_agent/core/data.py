@@ -15,7 +15,7 @@ class _Dataclass(Protocol):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a dataclass of a class, with slots, whose instances compare, hash and print by their members.
+    """Turn a class into a dataclass with slots, whose instances are compared, hashed and printed by their members.
 
     `dataclass(frozen=True, slots=True)` compiles six methods for each class, which takes four times as long. Here only
     the constructor is compiled. The type checker refuses assignments to members; nothing does at run time.

@@ -27,12 +27,12 @@ class RunState(StrEnum):
 class OfferedAgent:
     """A sub-agent that can be given work.
 
-    description   one line for the model: what it is for
-    only_reads    whether it is known to change nothing
-    background    whether `run` goes on beside the conversation, as `spawn` does
-    source        where its definition is: a path, or "built in"
-    identity      what an "always" answer to its program covers; empty for an agent of ours, which has no program
-    risk          what its program may do by itself, for the user who is asked; empty for an agent of ours
+    description   the purpose of the agent, as one line for the model
+    only_reads    whether the agent is known to change nothing
+    background    whether the tool `agent` always starts its runs in the background, as with `spawn`
+    source        the place of its definition: a path, or "built in"
+    identity      what an "always" answer about its program covers; empty for our own agents, which have no program
+    risk          what its program may do by itself, as text for the question to the user; empty for our own agents
     """
 
     name: str
@@ -57,12 +57,12 @@ RESERVED = {**{each.name: "built in" for each in BUILT_IN}, BACK: "the word that
 
 @frozen
 class AgentRun:
-    """A run as it is now.
+    """The present state of a run.
 
     id            the name of the agent and a number, such as "explore-1"
-    report        the text that the agent ended with, or why it failed; empty while it runs
-    seconds       how long it has run
-    calls         its tool calls so far
+    report        the last text of the agent, or why it failed; empty while it runs
+    seconds       the time that it has run
+    calls         the number of its tool calls so far
     conversation  the reference of its stored conversation, `overflow:<uuid>`; empty for none
     """
 
@@ -93,12 +93,12 @@ class EvaluationTask:
 
 @frozen
 class Evaluation:
-    """The end of an evaluation.
+    """The result of an evaluation.
 
     run        the generator's last run
-    approved   whether the evaluator approved it
-    feedback   what the evaluator said last, or why it said nothing; empty if it approved
-    rounds     the rounds that it took
+    approved   whether the evaluator approved its work
+    feedback   the evaluator's last answer, or why there is none; empty if it approved
+    rounds     the number of rounds
     """
 
     run: AgentRun
@@ -108,32 +108,32 @@ class Evaluation:
 
 
 class RunSlots:
-    """The places for runs in the process. All its sessions share them."""
+    """A counter of the runs in the process, in all sessions together and by agent."""
 
     def __init__(self) -> None:
         self.taken = 0
         self._of = dict[str, int]()
 
     def taken_by(self, agent: str) -> int:
-        """Return the runs of one agent that go on in the process."""
+        """Return how many runs of an agent are going on in the process."""
         return self._of.get(agent, 0)
 
     def take(self, agent: str) -> None:
-        """Take a place for an agent."""
+        """Count a run of an agent that begins."""
         self.taken += 1
         self._of[agent] = self.taken_by(agent) + 1
 
     def give_back(self, agent: str) -> None:
-        """Give the place of an agent back."""
+        """Remove an agent's run, which has ended, from the count."""
         self.taken -= 1
         self._of[agent] -= 1
 
 
 @frozen
 class ParentCall:
-    """The tool call on whose card a run is shown.
+    """The tool call in whose card the editor shows a run.
 
-    progress   sends news of the call to the user
+    progress   sends an update of the call to the user
     """
 
     id: str
@@ -143,8 +143,8 @@ class ParentCall:
 class BoardChange(NamedTuple):
     """The change that a call made to the board.
 
-    changed   the tasks that it changed, as they are now
-    ready     other tasks that can be claimed now, because of it
+    changed   the tasks that the call changed, as they are now
+    ready     other tasks that can be claimed because of the change
     """
 
     changed: tuple[BoardTask, ...]
@@ -152,13 +152,14 @@ class BoardChange(NamedTuple):
 
 
 class TaskBoard(Protocol):
-    """The tasks that the agents of a session share. The methods that change it raise ToolError and change nothing.
+    """The tasks that the agents of a session share.
 
-    `who` is `MAIN` or the id of a run. A sub-agent changes only tasks that nobody has, or that it has itself.
+    `who` is `MAIN` or the id of a run. A sub-agent may change only its own tasks and those without an owner. A method
+    that raises ToolError has changed nothing.
     """
 
     def tasks(self) -> Sequence[BoardTask]:
-        """Return all tasks, those of a higher priority first, and of one priority in the order of their creation."""
+        """Return all tasks by priority, the highest first. Tasks of one priority are in the order of their creation."""
         ...
 
     def waits_for(self, task: BoardTask) -> Sequence[BoardTask]:
@@ -170,19 +171,19 @@ class TaskBoard(Protocol):
         ...
 
     async def claim(self, task_id: str, who: str) -> BoardChange:
-        """Take a task, or for an empty id the first one that is ready; without one there is no change."""
+        """Make `who` the owner of a task. An empty id means the first ready task, if there is one."""
         ...
 
     async def complete(self, task_id: str, who: str, result: str) -> BoardChange:
-        """Mark a task as done that `who` has, or nobody."""
+        """Mark a task as done. Its owner must be `who` or nobody."""
         ...
 
     async def release(self, task_id: str, who: str, why: str) -> BoardChange:
-        """Give a task back."""
+        """Remove the owner of a task, so that others can claim it. `why` is stored as the task's note."""
         ...
 
     async def cancel(self, task_id: str, who: str) -> BoardChange:
-        """Take a task from the board. Nothing waits for it any more."""
+        """Remove a task from the board. Tasks that waited for it no longer do."""
         ...
 
 
@@ -197,7 +198,7 @@ class Mailbox(Protocol):
     """The messages between the agents of a session."""
 
     def names(self, who: str) -> Sequence[str]:
-        """Return the others that can be written to."""
+        """Return the names of the agents to which `who` can send messages."""
         ...
 
     def send(self, who: str, to: str, text: str) -> None:
@@ -205,7 +206,10 @@ class Mailbox(Protocol):
         ...
 
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
-        """Return the unread messages. Without any, wait at most so many seconds, until one comes or another ends."""
+        """Return the unread messages of `who`. If there are none, wait for one, at most `seconds`.
+
+        The wait also ends when another agent ends.
+        """
         ...
 
 
@@ -214,12 +218,12 @@ class SubAgents(Protocol):
 
     @property
     def board(self) -> TaskBoard:
-        """The tasks of the session. It is loaded when it is asked for."""
+        """The board of the session's tasks. Its code is loaded at the first access."""
         ...
 
     @property
     def mail(self) -> Mailbox:
-        """The messages between the session's agents, likewise."""
+        """The messages between the session's agents. The code is loaded at the first access."""
         ...
 
     def offered(self) -> Sequence[OfferedAgent]:
@@ -234,34 +238,34 @@ class SubAgents(Protocol):
         ...
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
-        """Have a task done and judged until it is approved. Its runs fire no quality gates.
+        """Let one agent do a task and another judge it, until it is approved. Quality gates do not check these runs.
 
         Raises ToolError if no further run may begin now.
         """
         ...
 
     async def hand_over(self, agent: str) -> str:
-        """Go on with the session under an agent's definition, or for `BACK` under its own, from the next model call on.
+        """Use an agent's definition for the session from the next model call on. `BACK` restores the session's own.
 
-        Return a line about it. Raises AgentError.
+        Return a line about the change. Raises AgentError.
         """
         ...
 
     async def spawn(self, agent: str, task: str) -> AgentRun:
-        """Begin a run beside the turn, on a card of its own. Its report is given to the model when it is there.
+        """Begin a run in the background, with a card of its own. The model gets the report when the run ends.
 
         Raises ToolError if no further run may begin now.
         """
         ...
 
     def runs(self) -> Sequence[AgentRun]:
-        """Return the runs that go on, and those that ended not long ago, oldest first."""
+        """Return the current runs and those that ended recently, oldest first."""
         ...
 
     async def cancel(self, which: str) -> Sequence[AgentRun]:
-        """End the run with this id, the last one that goes on (`last`) or all (`all`), and return those that ended."""
+        """End the run with this id, the latest current run (`last`) or all (`all`). Return those that ended."""
         ...
 
     async def steer(self, which: str, words: str) -> AgentRun:
-        """End a spawned run if it still goes on, and begin it anew with its conversation and these words."""
+        """Continue the conversation of a spawned run with these words in a new run. End the old run if necessary."""
         ...

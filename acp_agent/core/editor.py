@@ -1,4 +1,4 @@
-"""The ports at which sessions and the protocol meet: what an editor offers to a session, and what it is told."""
+"""The ports between sessions and the protocol: what an editor offers to a session, and which events it gets."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class ContainedCommand(NamedTuple):
     """A command within the session's sandbox, as the editor's terminal gets it.
 
     line         a line of shell that runs it
-    afterwards   called when nothing of the command is left; returns what is to be told with its result. It blocks.
-                 None for a command that can change nothing
+    afterwards   call it in a thread when all processes of the command have ended. It returns text to add to the
+                 result. None for a command that can change nothing
     """
 
     line: str
@@ -126,16 +126,16 @@ class SharedLanguages(LanguageServers, Protocol):
     """Language servers that also publish without being asked."""
 
     def published(self, uri: str, found: Json) -> None:
-        """Take the diagnostics of a file in place of those before. Raises ToolError if `found` is no list."""
+        """Replace the diagnostics of a file. Raises ToolError if `found` is no list."""
         ...
 
     async def saved(self, uri: str) -> None:
-        """Take note that the user saved a file."""
+        """Note that the user saved a file."""
         ...
 
 
 class SentPrompt(Protocol):
-    """One prompt as the editor sent it. `read` makes the message for the model of it."""
+    """One prompt as the editor sent it. `read` turns it into the message for the model."""
 
     @property
     def texts(self) -> Sequence[str]:
@@ -144,7 +144,7 @@ class SentPrompt(Protocol):
 
     @property
     def parts(self) -> tuple[PromptPart, ...]:
-        """All that the user sent, secrets included."""
+        """Everything that the user sent, secrets included."""
         ...
 
     @property
@@ -153,13 +153,13 @@ class SentPrompt(Protocol):
         ...
 
     async def stored_parts(self) -> tuple[PromptPart, ...]:
-        """Return the parts without secrets, fit to be stored."""
+        """Return the parts without secrets, as they may be stored."""
         ...
 
     async def read(self, files: FileSystem, web: Web, diagnostics: Callable[[], Awaitable[str]] | None) -> Message:
-        """Read the links, and return the message for the model. Diagnostics stand before everything else.
+        """Read the links, and return the message for the model. Diagnostics come first in it.
 
-        diagnostics   returns what the editor's language servers report, as text for the model, or ""; None for nothing
+        diagnostics   returns the reports of the editor's language servers as text for the model; None for no reports
         """
         ...
 
@@ -201,7 +201,7 @@ class SessionEditor(Protocol):
         ...
 
     def post(self, event: SessionEvent) -> None:
-        """Show an event without waiting. For callbacks."""
+        """Show an event without waiting, for use in callbacks."""
         ...
 
     async def replay(self, past: AsyncGenerator[StoredEvent]) -> None:
@@ -209,7 +209,7 @@ class SessionEditor(Protocol):
         ...
 
     def move(self, folder: str) -> None:
-        """Show paths from now on as seen from another folder. It is called only while no tool call is running."""
+        """From now on, show paths relative to another folder. Call this only while no tool call is running."""
         ...
 
     def files(self, disk: DiskFiles, timeout: float) -> TextFiles | None:

@@ -211,18 +211,18 @@ class ConfigError(AgentError):
 
 
 class MissingKey(ConfigError):
-    """A model's server wants a key, and there is none. The user must log in."""
+    """A model's server requires a key, and there is none. The user must log in."""
 
 
 class RequestError(Exception):
     """A request of the editor that cannot be served. `str(error)` is the reason, for the editor's user.
 
-    Not an AgentError: what a turn shows to the user as a message must not swallow it.
+    It is not an AgentError, because a turn would catch that and show it as a message instead of failing the request.
     """
 
 
 class SessionNotFound(RequestError):
-    """No session has this id, or not any more."""
+    """No session has this id now."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__("session not found")
@@ -243,7 +243,7 @@ class InvalidField(RequestError):
 
 
 class RequestFailed(RequestError):
-    """The request failed, through no fault of the editor's."""
+    """The request was valid but failed."""
 
     def __init__(self, reason: str = "Internal error") -> None:
         super().__init__(reason)

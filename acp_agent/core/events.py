@@ -39,7 +39,7 @@ class PlanEntry:
 
 
 MAIN = "main"
-"""The name of the session's own agent, beside those of its sub-agents' runs, which end with a number."""
+"""The id of the session's own agent where sub-agents have the ids of their runs, such as "general-1"."""
 
 
 @frozen
@@ -48,9 +48,9 @@ class BoardTask:
 
     id       a short name, or a number
     after    the ids of the tasks that must be done before
-    owner    who works on it, or did it: `MAIN` or the id of a run, such as "general-1"; empty for nobody
-    result   what its owner reported
-    note     why its owner gave it back, if they did
+    owner    the agent that works on it or did it: `MAIN` or the id of a run, such as "general-1"; empty for none
+    result   the report of its owner
+    note     why an owner gave it back; empty if none did
     """
 
     id: str
@@ -66,9 +66,9 @@ class BoardTask:
 
 @frozen
 class UserMessage:
-    """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again.
+    """A prompt of the user. Editors draw it themselves, so it is sent only when the conversation is shown again.
 
-    scheduled   whether the session sent it by itself. It is never shown, because a card has its text
+    scheduled   whether it is a scheduled prompt of the session. It is never sent, because a card shows its text
     """
 
     parts: tuple[PromptPart, ...]
@@ -96,8 +96,8 @@ class ThoughtDelta:
 class ToolStarted:
     """A tool call is about to pass the gates and run.
 
-    containment   where its commands run; None if it runs none, or if the session has no sandbox
-    parent        the id of the call whose sub-agent makes this one; empty for none
+    containment   whether its commands run in the sandbox; None if it runs none, or if the session has no sandbox
+    parent        the id of the call that started the sub-agent which makes this call; empty for none
     """
 
     call_id: str
@@ -113,9 +113,9 @@ class ToolStarted:
 
 @frozen
 class ToolProgress:
-    """News of a running call: an editor's terminal to embed, or new output (a delta).
+    """An update of a running call: an editor's terminal to embed, or new output (a delta).
 
-    before   the text before the call's first output, which another call showed: a secret may begin there
+    before   the text before the call's first output, which another call showed. A secret may begin in it
     """
 
     call_id: str
@@ -129,7 +129,7 @@ class ToolFinished:
     """A tool call ended.
 
     elapsed   seconds, the time of the permission question included
-    use_id    the model's own id of the call, by which its result is found if the rest of the round is lost
+    use_id    the model's own id of the call. A restored session finds the result of an unfinished round by it
     """
 
     call_id: str
@@ -254,7 +254,7 @@ class CommandsChanged:
 
 
 SessionEvent: TypeAlias = Event | ModeChanged | OptionsChanged | SessionInfoChanged | CommandsChanged
-"""All that an editor is told of a session. What is not an Event belongs to no turn."""
+"""Every event that an editor gets from a session. Only an Event belongs to a turn."""
 
 EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
 """Queues an event for the client, in order. It never raises for a client that is gone."""

@@ -180,7 +180,7 @@ class ResourcePart:
 
 
 PromptPart: TypeAlias = TextPart | ImagePart | LinkPart | ResourcePart
-"""A block of a prompt as it came. The model is given something else: links read, resources fenced."""
+"""A block of a prompt as the editor sent it. The model gets the text behind links, and resources in fences."""
 
 _TYPED = (TextPart, LinkPart)
 

@@ -22,7 +22,7 @@ _ALWAYS = os.O_WRONLY | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.acp-agent-[0-9a-f]{16}\.tmp")
 _ATTEMPTS = 10
-_ABANDONED = 3600 * 10**9  # nanoseconds; where nothing can be locked, a younger file may still be written
+_ABANDONED = 3600 * 10**9  # nanoseconds. Without locks, a file that was changed since may still be written
 
 
 def temporary_name() -> str:
@@ -106,7 +106,7 @@ def remove_leftovers(directory_fd: int) -> list[str]:
 
 
 def hold(fd: int) -> bool:
-    """Protect an open file or directory from `remove_leftovers` until it is closed. Return False if it is too late."""
+    """Protect an open file or directory from `remove_leftovers` until it is closed. Return False if it was removed."""
     return _hold(fd) and os.fstat(fd).st_nlink > 0
 
 
@@ -121,7 +121,7 @@ def _hold(fd: int) -> bool:
 
 
 def _is_abandoned(directory_fd: int, name: str, status: os.stat_result) -> bool:
-    """Return whether an entry belongs to this user and no living process writes it. Raises OSError."""
+    """Return whether an entry belongs to this user and no running process writes it. Raises OSError."""
     if os.geteuid() not in (0, status.st_uid):
         return False
     is_old = now_ns() - status.st_mtime_ns > _ABANDONED

@@ -109,7 +109,7 @@ class Backends:
     show_plan   shows the user the whole plan of the model
     elicitor    asks the user for more than a yes or no; None if no user can be asked
     languages   the editor's language servers; None if it does not share them
-    processes   the commands that run beside the turns; None if there can be none
+    processes   the background commands; None if there can be none
     agents      the sub-agents that can be given work; None if there can be none
     """
 
@@ -133,9 +133,9 @@ class ToolContext:
     """The services for one running tool call. They end with the call.
 
     by_user     whether the user typed the call
-    verifies    whether the call is a check whose result is waited for
+    verifies    whether the call is a check of the agent, which waits for the result
     read_only   whether the call is proven to change nothing
-    previewed   the change that the user was shown; a tool that finds another old text now must not write
+    previewed   the change that the user saw; a tool that finds another old text now must not write
     progress    sends news of the running call to the user
     defer       registers a clean-up that runs after the call's final update was sent
     agent       the sub-agent that makes the call; None for the session's own agent and the user
@@ -165,10 +165,10 @@ class Invocation:
     diffs   the change as it would be made now, for the user to judge
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
-    predicted_failure   the result that the run is known to have, because its preview failed or it would change nothing.
-                        The user is not asked about such a call
-    summary  what the call does, with a verb, for the user who is asked; empty if title and diffs say it
-    note     what the model is to know of how its arguments were read; empty if that makes no difference
+    predicted_failure   the known result of the run, because its preview failed or it would change nothing. The user is
+                        not asked about such a call
+    summary  what the call does, for the question to the user; it begins with a verb. Empty if title and diffs say it
+    note     tells the model how its arguments were interpreted; empty if that makes no difference
     """
 
     call: ToolCall
@@ -210,7 +210,7 @@ class Toolset(Protocol):
 
 
 class Decision(StrEnum):
-    """The user's decision. CANCELLED: the question was withdrawn. UNANSWERED: the response was no answer."""
+    """The user's decision. CANCELLED: the question was withdrawn. UNANSWERED: the response chose no known option."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_SESSION = "allow_session"

@@ -14,7 +14,10 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 _MOST = 10_240 if sys.platform == "darwin" else 65_536
-"""More are never needed. Some old programs close every possible descriptor, and macOS refuses a higher limit."""
+"""The highest limit that is set. More is never needed, and some old programs close every possible descriptor.
+
+macOS refuses a higher limit than its value here.
+"""
 
 _FIRST_TAG = 2**61
 _MARGIN = 32
@@ -26,7 +29,7 @@ _own_tag = resource.getrlimit(resource.RLIMIT_RTTIME) if sys.platform == "linux"
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as the system allows, up to _MOST."""
+    """Raise the limit of open files of this process as far as the system allows, up to _MOST."""
     global _before  # noqa: PLW0603 - the limit is a property of the process
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
@@ -38,7 +41,7 @@ def raise_descriptor_limit() -> None:
 
 
 def give_back_memory() -> None:
-    """Give the system what this process has freed of its memory. Takes a millisecond; only glibc can do it."""
+    """Return freed memory of this process to the system. This takes a millisecond, and works only with glibc."""
     import ctypes  # noqa: PLC0415 - the server alone calls this
 
     with suppress(AttributeError):
@@ -74,7 +77,7 @@ def tag_of(mark: str) -> int:
 
 
 def tag_of_process(pid: int) -> int | None:
-    """Return the tag of a process, or None if it has none, is gone, or runs as somebody else."""
+    """Return the tag of a process, or None if it has none, has ended, or runs as another user."""
     if sys.platform != "linux":
         return None
     try:
@@ -85,17 +88,21 @@ def tag_of_process(pid: int) -> int | None:
 
 
 def restore_limits(pid: int) -> None:
-    """Give a program that another thread has just started the former limit and no tag (Linux)."""
+    """Restore the limits of a program that was started without `limits_for_child` (Linux).
+
+    It gets the limit of open files and the tag that this process began with. It may have inherited others.
+    """
     if sys.platform != "linux":
         return
-    with suppress(OSError, ValueError):  # it has ended already, or runs as somebody else
+    with suppress(OSError, ValueError):  # it has ended already, or runs as another user
         if _before is not None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _before)
-        resource.prlimit(pid, resource.RLIMIT_RTTIME, _own_tag)  # a command may have been started at the same moment
+        # The program has the tag of a command if another thread started one at the same moment.
+        resource.prlimit(pid, resource.RLIMIT_RTTIME, _own_tag)
 
 
 def _is_free_below(number: int) -> bool:
-    """Return whether the next descriptor would be lower than this."""
+    """Return whether the next descriptor that is opened will be lower than `number`."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -105,7 +112,7 @@ def _is_free_below(number: int) -> bool:
 
 
 def can_open(count: int) -> bool:
-    """Return whether this process can open a number of further files."""
+    """Return whether this process can open `count` more files now."""
     fds: list[int] = []
     try:
         fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -120,7 +127,7 @@ def can_open(count: int) -> bool:
 
 
 class DescriptorReserve:
-    """Descriptors kept back for the end of the process, which must look for children and close files."""
+    """Descriptors that are reserved for the end of the process, which must find its child processes and close files."""
 
     def __init__(self, count: int) -> None:
         self._fds: list[int] = []
@@ -129,6 +136,6 @@ class DescriptorReserve:
                 self._fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def release(self) -> None:
-        """Close them. It is safe to call twice."""
+        """Close the descriptors. It is safe to call this twice."""
         while self._fds:
             os.close(self._fds.pop())

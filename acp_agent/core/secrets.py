@@ -42,7 +42,7 @@ _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "def
 def secrecy_hint() -> str:
     """Return an expression, for `re` and for RE2, that matches in every path for which `secrecy` is not OPEN.
 
-    Case must not count. A NUL ends a path, so it may be searched for in many paths at once.
+    Compile it without regard to case. It treats a NUL as the end of a path, so one text may hold many paths.
     """
     folders = (part for folder in _GUARDED_FOLDERS for part in folder.split("/"))
     files = (name.rpartition("/")[2] for name in _GUARDED)
@@ -61,7 +61,7 @@ class Secrecy(IntEnum):
 
     OPEN = 0
     GUARDED = 1  # may hold secrets
-    SEALED = 2  # holds nothing else
+    SEALED = 2  # holds only secrets
 
 
 def secrecy(path: str) -> Secrecy:
@@ -113,9 +113,9 @@ def _guarded(parts: list[str], *, absolute: bool) -> bool:
 
 
 def _is(part: str, secret: str) -> bool:
-    """Return whether a name is that of a secret file, or a pattern that matches it and spells enough of it.
+    """Return whether a name is that of a secret file, or a pattern that matches it and contains enough of its letters.
 
-    In bash no pattern matches the dot at the beginning of a name, and `*` or `*.yml` means no file in particular.
+    In bash a pattern does not match the dot at the beginning of a name. `*` and `*.yml` do not count as secret names.
     """
     if part == secret:
         return True

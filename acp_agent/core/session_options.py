@@ -30,7 +30,7 @@ class Autonomy(StrEnum):
 
     READONLY     it reads, searches and fetches; no other tool is offered or runs
     SUPERVISED   rules and questions decide
-    FULL         nothing asks; denied and blocked calls stay refused
+    FULL         no call asks; denied and blocked calls stay refused
     """
 
     READONLY = "readonly"
@@ -98,9 +98,9 @@ class SessionOptions:
         return Freedom.READ_ONLY if self.readonly else Freedom(self.auto_approve.value)
 
     def choose_freedom(self, word: str) -> bool:
-        """Set one value of `Freedom`, as the user has chosen, or the mode `code`. Return False for other words.
+        """Apply the user's choice: a value of `Freedom`, or the mode `code`. Return False for other words.
 
-        Plan and read only leave the approval level as it is, for the way back to code.
+        Plan and read only do not change the approval level, so that it is in force again after `code`.
         """
         if word in set(Mode):
             self.choose(mode=Mode(word))
@@ -111,7 +111,7 @@ class SessionOptions:
         return True
 
     def take(self, autonomy: Autonomy) -> None:
-        """Set the approval level in one word. Full is full-auto; supervised takes full-auto back."""
+        """Set the approval level in one word. FULL sets full-auto; SUPERVISED sets suggest if it was full-auto."""
         self.readonly = autonomy is Autonomy.READONLY
         if autonomy is Autonomy.FULL:
             self.auto_approve = AutoApprove.FULL_AUTO
@@ -119,7 +119,7 @@ class SessionOptions:
             self.auto_approve = AutoApprove.SUGGEST
 
     def become(self, other: "SessionOptions") -> None:
-        """Copy all settings of another object into this one, which others hold."""
+        """Copy all settings of another object into this one, since others hold references to this one."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
@@ -131,7 +131,7 @@ class SessionOptions:
         self._note_chosen(before)
 
     def choose_autonomy(self, autonomy: Autonomy) -> None:
-        """Set the level in one word, as the user has chosen."""
+        """Apply the user's choice of the level in one word."""
         before = replace(self)
         self.take(autonomy)
         self._note_chosen(before)
@@ -144,8 +144,8 @@ class SessionOptions:
     def to_keep(self, stored: "SessionOptions") -> "SessionOptions":
         """Return the settings to store with the session. `stored` is what was stored before.
 
-        Of `LEAVE` only the user's choices in the session are stored. A level of the command line or the configuration
-        holds for as long as it is given there.
+        Of the fields in `LEAVE` only the user's choices in this session are stored. A level of the command line or the
+        configuration holds only as long as it is set there.
         """
         lent = {name: getattr(stored, name) for name in LEAVE if name not in self.chosen}
         chosen = tuple(name for name in LEAVE if name in self.chosen or name in stored.chosen)
@@ -154,7 +154,8 @@ class SessionOptions:
     def resumed(self, start: "SessionOptions", most: "SessionOptions") -> "SessionOptions":
         """Return the settings with which a stored session goes on under the current configuration.
 
-        Of `LEAVE` the user's choices hold unless they are looser than `most`. The others are those of a new session.
+        The user's choices for the fields in `LEAVE` hold unless they are looser than `most`. The other fields in
+        `LEAVE` have the values of a new session.
 
         start   the settings of a new session
         most    the loosest settings that a session may be resumed with
@@ -255,7 +256,7 @@ def model_in_force(options: SessionOptions, choices: Choices) -> str:
 
 @frozen
 class Chosen:
-    """The choices of a session that its model takes. Empty values are the configured ones."""
+    """The choices of a session that its model supports. An empty value stands for the configured one."""
 
     model: str = ""
     thought_level: str = ""
@@ -263,7 +264,7 @@ class Chosen:
 
 
 def chosen(options: SessionOptions, choices: Choices, model: str = "") -> Chosen:
-    """Return the choices that a model takes, by default the one in force. The other ones stay for other models."""
+    """Return the choices that a model supports, by default the model in force. The others remain for other models."""
     model = model or model_in_force(options, choices)
     thought_level, temperature = options.thought_level, options.temperature
     levels = choices.thinking(model) if thought_level else None

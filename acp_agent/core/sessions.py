@@ -151,8 +151,8 @@ class ScheduledPrompt:
     number        counts from 1 in its session
     words         when it fires, as the user or the model said it
     due           when it fires next; None while it is being carried out for the last time
-    skips_missed  whether a time that was missed is only told. Otherwise it fires once, as soon as it can
-    by_model      whether the model made it, with the user's yes
+    skips_missed  whether a missed time is only reported to the user. Otherwise the prompt fires once, as soon as it can
+    by_model      whether the model made it and the user agreed
     firing        the id of the turn that carries it out; empty for none
     """
 
@@ -170,11 +170,11 @@ class ScheduledPrompt:
 class DuePrompt:
     """A scheduled prompt that is being carried out.
 
-    id      of its turn: the message in the transcript and the card have it
-    text    what the model reads
+    id      the id of its turn, of the message in the transcript and of the card
+    text    the text for the model
     prompt  the prompt alone, for the card
-    why     why it is carried out now, for the user
-    card    what machines read on its card
+    why     the reason why it is carried out now, for the user
+    card    the machine-readable content of the card
     """
 
     id: str

@@ -46,7 +46,7 @@ class ToolKind(StrEnum):
 
 
 class Containment(StrEnum):
-    """The place where the commands of a call run, in a session that has a sandbox."""
+    """Whether the commands of a call run in the sandbox of the session."""
 
     CONTAINED = "contained"
     OUTSIDE = "outside the sandbox"
@@ -75,7 +75,7 @@ class Access(StrEnum):
 
     @property
     def of_the_entry(self) -> bool:
-        """Whether a link at the end of the path is meant itself, not its target."""
+        """Whether a link at the end of the path is not followed, because the access is to the link itself."""
         return self in (Access.MOVE, Access.DELETE)
 
 
@@ -91,9 +91,9 @@ class PathSubject:
 class CommandSubject:
     """A shell command line, whole.
 
-    typed        whether a shell that runs already reads it. Its folder, and what it has defined, is unknown
-    stays        whether it goes on after the call. What it opens then may be another file than the gates saw
-    unsandboxed  whether it is to run outside the session's sandbox
+    typed        whether it is input for a shell that is already running, whose folder and definitions are unknown
+    stays        whether it goes on after the call. It may then open other files than those that the gates saw
+    unsandboxed  whether it asks to run outside the session's sandbox
     """
 
     command: str
@@ -119,9 +119,9 @@ class McpSubject:
 
 @frozen
 class AgentSubject:
-    """Another agent's program, which works by itself beside what it asks us for.
+    """The program of another agent. It asks us for some actions and does others by itself.
 
-    identity   what an "always" answer to it covers
+    identity   what an "always" answer about it covers
     """
 
     agent: str
@@ -139,16 +139,16 @@ class ToolSpec:
     mutates     whether a call changes anything
     cacheable   whether the same call gives the same result until something changes
     external    whether its results come from outside: the web, an MCP server
-    polls       whether its calls ask how something goes on by itself, so that equal results are no repetition
+    polls       whether its calls ask for the state of running work, so that equal results do not count as repetition
     asks        whether its calls are questions to the user
-    commands    whether its calls are command lines and nothing else, so that one may only read although it mutates
+    commands    whether its calls are only command lines. A call may then change nothing although `mutates` is set
     queue       the name of a queue in which the calls of one answer keep their order; empty for none
     server      the MCP server of the tool; empty for the built-in ones
-    delegates   whether another agent does the work. Each of its calls is judged by itself, so these calls run together
-    alone       whether no other call of the same answer may run beside its calls
+    delegates   whether another agent does the work. Each call of that agent is judged, so several may run at once
+    alone       whether no other call of the same answer may run at the same time
     users_only  whether only the user calls it, by a slash command. The model does not see it
-    acts_as     the names of tools that do the same: where one of them is forbidden, its calls are as well
-    acts_later  whether more comes of a call when the user may not be there. They are asked about it at every level
+    acts_as     the names of tools that do the same. If one of them is forbidden, calls of this tool are as well
+    acts_later  whether a call has effects later, when the user may be absent. The user is asked about it at every level
     """
 
     name: str
@@ -174,11 +174,11 @@ class ToolSpec:
 class Touches:
     """The things that a call reads and changes. They decide which calls of one answer run together.
 
-    reads     the real paths that it shows; "/" for all
-    changes   the real paths that it changes
-    server    the MCP server that it may change, or that may change files; empty for none
+    reads     the real paths that the call shows; "/" for all
+    changes   the real paths that the call changes
+    server    the MCP server that the call may change, or that may change files; empty for none
     queues    names of queues, such as that of questions to the user. Calls that share one keep their order
-    alone     whether it may change anything, so that no other call runs beside it
+    alone     whether the call may change anything, so that no other call runs at the same time
     """
 
     reads: frozenset[str] = frozenset()
@@ -197,7 +197,7 @@ class Touches:
 
     @property
     def has_paths(self) -> bool:
-        """Whether it shows or changes files."""
+        """Whether the call shows or changes files."""
         return bool(self.reads or self.changes)
 
 
@@ -224,7 +224,7 @@ class CallingAgent:
     id     the id of its run, such as "explore-1"
     name   the name of its definition, for the user
     card   the id of the call whose card shows its calls
-    mode   its mode. Its calls are judged by the stricter one of this and the session's
+    mode   the mode of the sub-agent. Its calls are judged by this or the session's mode, whichever is stricter
     """
 
     id: str
@@ -357,12 +357,12 @@ class ToolResult:
     images      pictures beside the text, for the model and the user
     ruling      what the gates decided about the call, for the audit
     cached      whether it is the result of an earlier, equal call
-    read_only   whether the call changed nothing, so that another result tells of something new
-    crashed     whether a fault of the agent's own ended the call
-    escaped     whether the text is of an earlier result, so that characters that nobody sees are escaped already
-    before      the text before the first line of `text`, which was shown earlier: a secret may begin there
-    place       where its command ran, `editor` or `local`, for the audit; empty if none did
-    wall        the wall of the sandbox that its command ran into, in words; empty if it ran into none
+    read_only   whether the call changed nothing, so that a different result next time is news
+    crashed     whether a bug of the agent ended the call
+    escaped     whether the text is that of an earlier result, in which invisible characters are escaped already
+    before      the text before the first line of `text`, which was shown earlier. A secret may begin in it
+    place       where its command ran, `editor` or `local`, for the audit; empty if it ran none
+    wall        the rule of the sandbox that stopped its command, in words; empty if none did
     """
 
     text: str
@@ -390,12 +390,12 @@ class ToolResult:
 
     @classmethod
     def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
-        """Return the result of a failed call: the model reads what happened and what to do, the user the former."""
+        """Return the result of a failed call. The model reads what happened and what to do, the user what happened."""
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
 
     @classmethod
     def crash(cls, error: Exception) -> "ToolResult":
-        """Return the result of a call that a fault of the agent's own ended."""
+        """Return the result of a call that a bug of the agent ended."""
         failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}")
         return replace(cls.failed(failure), crashed=True)
 
@@ -424,13 +424,13 @@ class Allow:
 class Ask:
     """A gate wants the user to decide. `reason` is shown in the question.
 
-    firm      whether only the user can answer: full-auto does not, and refuses the call
-    by_name   whether a rule without a wildcard that allows this very call answers it: such a rule names the subject
-    of_tool   whether it is about who made the tool, and not about what this call does
-    by_rule   whether any rule or stored approval that allows the call answers it
-    folders   the folders outside the roots that the call reads, if the question is about nothing else: an answer to
-              them may hold for later calls
-    each_time whether the user is asked each time, at every level: no rule and no stored answer stands for a yes
+    firm      whether only the user can answer. The level full-auto refuses the call instead of answering yes
+    by_name   whether a rule without wildcards that allows this call counts as a yes, since it names the subject
+    of_tool   whether the question is about the author of the tool, and not about this call
+    by_rule   whether any rule or stored approval that allows the call counts as a yes
+    folders   the folders outside the roots that the call reads, if the question is only about them. An answer may hold
+              for later calls
+    each_time whether the user is asked each time at every level, and no rule or stored answer counts as a yes
     """
 
     reason: str
@@ -447,8 +447,8 @@ class Deny:
     """A gate forbids the call.
 
     reason   for the model and the user, without internals of the policy
-    rule     what decided, for the audit
-    advice   what is permitted instead, for the model; "" for what its category says
+    rule     the reason of the decision, for the audit
+    advice   what is permitted instead, for the model; empty for the usual advice of the category
     """
 
     reason: str

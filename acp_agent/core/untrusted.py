@@ -1,9 +1,9 @@
 """Values that may be wrong: TOML and JSON that others write, parsed within bounds of memory and time, and the clock.
 
-A parser's cost is not the size of its text. tomllib keeps every beginning of a dotted key, so a key of 24 KB takes
-600 MB and one of 200 KB takes minutes; each part of a key and each array takes a kilobyte. json makes 60 bytes of the
-three in `[],`. Python reads hexadecimal numbers of any size and refuses to print them. So a text is measured before it
-is parsed, in one pass that costs no more memory than the text.
+Parsing a short text can cost much memory and time. tomllib stores every prefix of a dotted key, so a key of 24 KB takes
+600 MB and one of 200 KB takes minutes. Each part of a key and each array takes a kilobyte. json needs 60 bytes for the
+three characters `[],`. Python reads hexadecimal numbers of any size but refuses to print large ones. Therefore a text
+is measured before it is parsed, in one pass that needs no more memory than the text.
 
 Python keeps the time of day in 64 bits of nanoseconds and raises OverflowError after April 2262. A datetime ends with
 the year 9999. Neither a wrong clock nor a damaged record may stop the agent.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_PARTS = 16
 """Parts of one TOML key. Settings have at most five."""
 MAX_DEPTH = 32
-"""Arrays and inline tables inside each other."""
+"""The deepest nesting of TOML arrays and inline tables."""
 MAX_NODES = 50_000
 """Dots of keys, arrays and tables of one TOML text: at most 50 MB."""
 MAX_WORD = 1024
@@ -80,7 +80,7 @@ def json_value(text: str | bytes) -> Json:
 
 
 def json_kind(value: Json) -> str:
-    """Return the kind of a value, for messages that must not repeat it."""
+    """Return the kind of a value, for messages that must not contain the value."""
     match value:
         case None:
             return "null"
@@ -117,7 +117,7 @@ def _count_values(text: str | bytes) -> None:
 
 
 def _measure(text: str) -> None:
-    """Raise ValueError for a text that would cost much to parse. What is in strings and comments counts for nothing."""
+    """Raise ValueError for a text that would cost much to parse. The content of strings and comments does not count."""
     depth = nodes = parts = 0
     for token in _TOKEN.finditer(text):
         match token.lastgroup:

@@ -53,7 +53,7 @@ _SOURCES = {
     "memory_save": ClaimSource.MEMORY,
     "memory_search": ClaimSource.MEMORY,
 }
-"""Tools whose subjects do not say what kind of event they are."""
+"""The source by tool, for tools whose subjects do not tell it."""
 
 _SOURCES_OF_SUBJECTS: dict[type[Subject], ClaimSource] = {
     CommandSubject: ClaimSource.SHELL,
@@ -70,9 +70,10 @@ class Caller:
 
     session_id    the id of the ACP session
     cwd           its folder: absolute, links resolved
-    trust         returns how far a call is trusted now
-    sandbox       returns the name of the sandbox around commands, by whether they run in the editor; empty for none
-    turn          returns what began the turn that runs, if the user did not; empty if they did
+    trust         returns the present trust in a call
+    sandbox       returns the name of the sandbox around commands; empty for none. The argument is True for commands in
+                  the editor's terminal
+    turn          returns what started the present turn; empty if the user did
     """
 
     session_id: str
@@ -83,9 +84,9 @@ class Caller:
 
 
 class Auditor:
-    """A maker of the audit's records of one session. It never raises if the file cannot be written.
+    """Writes the records of one session to the audit. It never raises if the file cannot be written.
 
-    trust   returns how far a call is trusted now
+    trust   returns the present trust in a call
     """
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
@@ -102,7 +103,11 @@ class Auditor:
     def record(
         self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None = None, trust: str = ""
     ) -> None:
-        """Record a call that has ended. One without `facts` was never understood. `trust` is that at its beginning."""
+        """Record a call that has ended.
+
+        facts   None for a call that could not be parsed
+        trust   the trust in the call when it began
+        """
         self._log.append(self._made(call, result, seconds, facts, trust))
 
     def _made(
@@ -151,7 +156,7 @@ class Auditor:
         return "/".join(filter(None, (self._caller.session_id[:_NAME], self._caller.turn(), agent)))[:_NAME]
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
-        """Return where a call ran, if it ran a command or on an MCP server, and what contained its command."""
+        """Return where a call ran a command or on an MCP server, and what contained its command; None for neither."""
         if not result.place or facts is None:
             served = facts is not None and facts.spec.server and result.ruling and result.ruling.approved_by
             return ExecutionEnv.SERVER if served else None, None
@@ -188,7 +193,8 @@ class Auditor:
     def _outcome(self, result: ToolResult, *, ran: bool) -> Outcome:
         """Return the outcome, with its text redacted, because that may quote a command or a server.
 
-        ran   whether a command ran: one that could not be executed (exit 126) has the category of a refused one
+        ran   whether a command ran. One that could not be executed (exit 126) has the same category as a refused one,
+              but it is not recorded as blocked
         """
         failure = result.failure
         if failure is None:
@@ -226,7 +232,7 @@ class AuditExecutor:
         try:
             trouble = self._auditor.trouble() if facts.spec.mutates else ""
             if trouble:
-                why = f"{trouble}, and nothing is changed without a record; the user has to see to the file or its disk"
+                why = f"{trouble}, and nothing is changed without a record; the user must repair the file or its disk"
                 result = ToolResult.refused(why, ruling=Ruling("audit"))
             else:
                 result = await self._wrapped.execute(facts)
@@ -235,5 +241,5 @@ class AuditExecutor:
             ended = ToolResult.crash(error) if isinstance(error, Exception) else ToolResult.failed(cancelled)
             self._auditor.record(facts.call, ended, self._clock() - begun, facts, trust)
             raise
-        self._auditor.record(facts.call, result, self._clock() - begun, facts, trust)  # no cancellation comes between
+        self._auditor.record(facts.call, result, self._clock() - begun, facts, trust)  # no await, so no cancellation
         return result

@@ -1,4 +1,4 @@
-"""From a call to its result: it is understood, the gates judge it, its tool runs, and the user sees how it goes."""
+"""From a call to its result: parse the call, let the gates judge it, run its tool and show its progress to the user."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,11 +38,14 @@ from acp_agent.text import title
 from acp_agent.workspace.beneath import category_of, in_words
 
 Repair: TypeAlias = Callable[[ToolCall, ToolSpec, ToolFailure], Awaitable[JsonObject | None]]
-"""Return arguments in place of a call's own, which do not fit for the reason given; None if there are none. It takes
-a bounded time, and raises nothing but cancellation."""
+"""A function that returns repaired arguments of a call, or None if it finds none.
+
+Its parameters are the call, its tool, and the failure of the model's own arguments. It takes a bounded time and raises
+only cancellation.
+"""
 
 REPAIRABLE = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
-"""Categories of failures that other arguments may end."""
+"""Categories of failures that other arguments may avoid."""
 
 _LONGEST = 500  # characters of the reason, and of the arguments
 
@@ -57,7 +60,11 @@ class ArgumentRepairer:
 
 @frozen
 class RepairedArguments:
-    """The reason why the model's own arguments did not fit, those that replace them, and their maker."""
+    """Arguments that replace those of the model.
+
+    reason   why the model's own arguments did not fit
+    by       who repaired them, for the user
+    """
 
     reason: str
     arguments: JsonObject
@@ -69,7 +76,7 @@ class RepairedArguments:
         return f"the arguments did not fit and were repaired by {self.by}"
 
     def told_in(self, result: ToolResult) -> ToolResult:
-        """Return the result with a line for the model, which would otherwise take its arguments for right ones."""
+        """Return the result with a line for the model, which would otherwise think that its arguments were right."""
         ran = _cut(json.dumps(self.arguments, ensure_ascii=False))
         note = f"[arguments repaired: yours did not fit ({_cut(self.reason)}), so the call was made with {ran}]"
         return replace(result, text=f"{result.text}\n\n{note}", display=result.shown)
@@ -92,10 +99,10 @@ _log = Log(__name__)
 
 
 class ToolExecutor(Protocol):
-    """One step between a call and its result. Only what must see both wraps another: audit, cache, output, retry."""
+    """One step between a call and its result. Steps that need both wrap another step: audit, cache, output, retry."""
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Return the result of the call. Raises cancellation, and any fault of ours, which DynExecutor catches."""
+        """Return the result of the call. Raises cancellation, and the exceptions of bugs, which DynExecutor catches."""
         ...
 
 
@@ -120,17 +127,17 @@ class Catalogue(Protocol):
 
 
 class DynExecutor:
-    """The front door of a session's tools: a Toolset over any backends and any executors.
+    """The entry point to a session's tools: a Toolset over any backends and any executors.
 
-    Whatever the backends are, every call shows as one ToolStarted and one ToolFinished with one id. Nothing that a call
-    opened is given back before its last update was sent.
+    Every call sends one ToolStarted and one ToolFinished with the same id. The terminals and files that a call opened
+    are released after its last update was sent.
 
-    executor        runs the calls that were understood
+    executor        runs the parsed calls
     gates           tell which tools the model may see
-    files           where previews of changes read
-    misunderstood   records a call that could not be understood, its result and the seconds it took
+    files           the files that previews of changes read
+    misunderstood   records a call that could not be parsed, its result and its duration in seconds
     redact          removes secrets from refusals and failures, which do not pass the output pipeline
-    repairer        makes arguments fit that do not; None if nothing does
+    repairer        repairs arguments that do not fit their tool; None if they are not repaired
     """
 
     def __init__(
@@ -161,19 +168,20 @@ class DynExecutor:
     async def announce(self, call: ToolCall) -> Touches:
         """Show the start of a call that will run later, and return what it touches.
 
-        It is understood again when it runs, since calls before it may change what it finds. A call that is not
-        understood touches nothing, unless it may run after all: its arguments may be repaired, or its server starts.
+        The call is parsed again when it runs, since earlier calls may change the files that it names. A call that
+        cannot be parsed touches nothing, unless it may still run: its arguments may be repaired, or its server is
+        starting.
         """
         try:
             facts = self._gates.facts(await self._catalogue.understand(call, self._files))
-        except Exception as error:  # noqa: BLE001 - `run` meets the same error, and it costs the call, not the turn
+        except Exception as error:  # noqa: BLE001 - `run` meets the same error, and then only the call fails
             await self._show_start(self._start_of(call))
             may_run = self._repairer is not None or self._catalogue.is_starting(call.name)
             return Touches(alone=may_run or not isinstance(error, ToolError | Refused))
         await self._show_start(_start(facts))
         try:
             return self._touched(facts)
-        except Exception:  # noqa: BLE001 - a fault of the agent's own costs the call, when it runs, not the turn
+        except Exception:  # noqa: BLE001 - a bug may fail the call when it runs, but not the turn
             _log.error("tool call could not be judged", exc_info=True, tool=facts.spec.name)
             return Touches(alone=True)
 
@@ -183,7 +191,7 @@ class DynExecutor:
             await self._emit(start)
 
     def _touched(self, facts: CallFacts) -> Touches:
-        """Return what a call touches. What asks the user waits for the questions before it."""
+        """Return what a call touches. Calls that ask the user share a queue, so that one waits for the other."""
         spec = facts.spec
         if spec.delegates:
             return Touches(alone=spec.alone)
@@ -192,7 +200,7 @@ class DynExecutor:
             return Touches(alone=True)
         queues = {_QUESTIONS} if spec.asks or self._gates.asks(facts) else set[str]()
         if not facts.subjects:
-            queues.add(spec.name)  # each sees what the one before it left
+            queues.add(spec.name)  # a call may depend on the effect of an earlier call of the same tool
         if spec.queue:
             queues.add(spec.queue)
         reads, changes = set("/" if facts.commands else ""), set[str]()
@@ -218,7 +226,7 @@ class DynExecutor:
                 invocation = await self._catalogue.understand(call, self._files)
             except ToolError as error:
                 invocation, repaired = await self._repaired(call, error)
-        except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
+        except Exception as error:  # noqa: BLE001 - a bug may fail the call, but not the turn
             result = _not_understood(call, error)
             await self._show_unrun(call, result, begun, announced=announced)
             return replace(result, text=self._redact(result.text))
@@ -235,7 +243,7 @@ class DynExecutor:
             result = repaired.told_in(result) if repaired is not None else result
             if invocation.note:
                 result = replace(result, text=f"{result.text}\n\n{invocation.note}", display=result.shown)
-        except Exception as error:  # noqa: BLE001 - a fault of the agent's own costs the call, not the turn
+        except Exception as error:  # noqa: BLE001 - a bug may fail the call, but not the turn
             _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
             result = ToolResult.crash(error)
         finally:
@@ -250,7 +258,7 @@ class DynExecutor:
         await self._show_unrun(call, result, monotonic(), announced=announced)
 
     def _start_of(self, call: ToolCall) -> ToolStarted:
-        """Return the start of a call that is not understood."""
+        """Return the start event of a call that was not parsed."""
         spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
         raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         kind = ToolKind.OTHER if spec is None else spec.kind
@@ -258,7 +266,7 @@ class DynExecutor:
         return ToolStarted(call.id, name, name or "unnamed tool", kind, raw_input, parent=call.parent)
 
     async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float, *, announced: bool) -> None:
-        """Show and record a call that no executor sees. A cancellation waits until its end is shown."""
+        """Show and record a call that no executor runs. A cancellation waits until its end is shown."""
         try:
             if not announced:
                 await self._emit(self._start_of(call))
@@ -280,7 +288,7 @@ class DynExecutor:
             invocation = await self._catalogue.understand(
                 replace(call, arguments=arguments, raw_arguments=""), self._files
             )
-        except (ToolError, Refused):  # the model is told its own mistake instead
+        except (ToolError, Refused):  # the model gets the error of its own arguments instead
             raise error from None
         repaired = RepairedArguments(error.failure.message, arguments, self._repairer.name)
         await self._emit(Notice(Severity.INFO, f"{invocation.spec.name}: {repaired.for_user}"))
@@ -306,7 +314,7 @@ def _not_understood(call: ToolCall, error: Exception) -> ToolResult:
 
 
 def _start(facts: CallFacts) -> ToolStarted:
-    """Return the start of a call that is understood."""
+    """Return the start event of a parsed call."""
     invocation = facts.invocation
     return ToolStarted(
         call_id=invocation.call.id,
@@ -324,7 +332,8 @@ def _start(facts: CallFacts) -> ToolStarted:
 class GatedExecutor:
     """An executor that lets every gate judge a call, in their order, and runs it if none refuses.
 
-    The first Deny ends the call. The last gate settles what the others asked; a question that none settles refuses.
+    The first Deny ends the call. The last gate settles the questions of the others. If it leaves a question unsettled,
+    the call is refused.
     """
 
     def __init__(self, gates: Gates, allowed: ToolExecutor) -> None:
@@ -332,7 +341,7 @@ class GatedExecutor:
         self._allowed = allowed
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Judge the call once and run it. The gates that it passed see how it ended."""
+        """Judge the call once and run it. The gates that it passed see the result."""
         passed: list[Gate] = []
         approval: ApprovedBy | None = None
         refused: ToolResult | None = None
@@ -370,7 +379,7 @@ class ToolRunner:
     """The innermost executor: runs the tool and turns its errors into results.
 
     cwd    the session's folder
-    emit   tells the user how a call goes
+    emit   sends the progress of a call to the user
     """
 
     def __init__(self, backends: Backends, cwd: str, emit: EventSink) -> None:
@@ -379,10 +388,10 @@ class ToolRunner:
         self._emit = emit
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the tool. Raises what is a bug in it.
+        """Run the tool. Raises only the exceptions of bugs in it.
 
-        An operating system's error that no tool expected keeps its category, and names no path. A call of a cancelled
-        turn does not begin: a tool may start something before it waits for the first time.
+        An unexpected error of the operating system becomes a result with its category and without the path. A call of a
+        cancelled turn does not begin, because a tool may start something before its first await.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         context = ToolContext(

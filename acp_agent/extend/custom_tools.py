@@ -9,8 +9,8 @@
     required = ["env"]
     properties.env = { type = "string", enum = ["staging", "production"] }
 
-A file with anything wrong in it is no tool: half of a definition might run something else than was meant. See
-docs/custom-tools.md.
+A file with any mistake defines no tool, because a part of a definition might run something that its author did not
+intend. See docs/custom-tools.md.
 """
 
 import json
@@ -47,7 +47,7 @@ _OF_TYPE: Mapping[str, tuple[str, ...]] = {
 _LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
 
 _IN_TEMPLATE = ("`", "((", "[[", "$[", "<<", "${", "$'", '$"')
-"""What a template with placeholders may not have: quotes mean something else inside of these."""
+"""Texts that a template with placeholders may not contain, because quotes mean something else inside them."""
 
 
 def table_of(file: SourceFile) -> Mapping[str, Value] | DefinitionProblem:
@@ -240,7 +240,7 @@ class CustomTools:
         self.problems: tuple[DefinitionProblem, ...] = ()
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the tools of these files. The same files again cost nothing."""
+        """Read the tools of these files. Do nothing if the files are the same as before."""
         if files is self._files:
             return
         read = [(file, *read_tool(file, self._clean)) for file in files]

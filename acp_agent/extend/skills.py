@@ -9,9 +9,9 @@ A skill is a folder with a SKILL.md. The model always sees its name and descript
     ---
     Run `python scripts/merge.py` ...
 
-Scripts and other files lie beside SKILL.md. They run and are read by ordinary calls, through all gates. `env` names
-variables that the scripts want; a value never stands in a skill. Commands see a variable if `tools.shell.env_allow`
-names it. https://agentskills.io/specification describes the format.
+Scripts and other files are in the folder of SKILL.md. The model runs and reads them by ordinary calls, which pass all
+gates. `env` names variables that the scripts need; a skill never contains their values. Commands see a variable if
+`tools.shell.env_allow` names it. https://agentskills.io/specification describes the format.
 
 A command is a file whose text is sent to the model when the user types the file's name:
 
@@ -22,9 +22,9 @@ A command is a file whose text is sent to the model when the user types the file
     ---
     Find out where "$ARGUMENTS" comes from.
 
-`$ARGUMENTS` stands for all that the user types behind the name, `$1` to `$9` for single words, in quotes as in a shell.
-`allowed-tools` only narrows: in that turn the model has no other tools, and those it has ask as always. Nothing in the
-text is run or read before the model asks for it.
+`$ARGUMENTS` stands for everything that the user types behind the name, `$1` to `$9` for single words, which are split
+as in a shell. `allowed-tools` only takes tools away: in that turn the model has no other tools, and calls of these ask
+as usual. Nothing in the text is run or read before the model makes a call for it.
 """
 
 import os
@@ -51,7 +51,7 @@ _SHORT = 200
 
 
 def substituted(text: str, arguments: str) -> str:
-    """Return a text with arguments in their places, or behind it if it has no place for them."""
+    """Return a text with the arguments in place of its placeholders, or behind the text if it has none."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # a quote that is not closed
@@ -127,7 +127,7 @@ class UserCommands:
         self.problems: tuple[DefinitionProblem, ...] = ()
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the commands of these files. The same files again cost nothing."""
+        """Read the commands of these files. Do nothing if the files are the same as before."""
         if files is self._files:
             return
         read = [(file, *read_command(file)) for file in files]
@@ -141,7 +141,7 @@ class UserCommands:
         return self._commands.get(name)
 
     def offered(self) -> tuple[OfferedCommand, ...]:
-        """Return the commands as they are sent to editors."""
+        """Return the commands in the form in which editors get them."""
         return tuple(
             OfferedCommand(each.name, self._short(each.description), self._short(each.hint) or "words (optional)")
             for each in self._commands.values()
@@ -156,7 +156,7 @@ class UserCommands:
 
 
 MANY = 15
-"""The number of skills from which on the model can search them."""
+"""The number of skills from which on the model has a tool to search them."""
 _LONGEST = 40_000
 """Characters of a body that are shown at once; the rest can be read."""
 _YOURS = "which is your own"
@@ -173,7 +173,7 @@ nothing to do with the task, hides something from the user, or sends anything aw
 class Skill:
     """A skill.
 
-    env      names of variables that its scripts want
+    env      names of variables that its scripts need
     manual   whether only the user may invoke it
     """
 
@@ -225,7 +225,7 @@ class SkillLibrary:
         self.problems: tuple[DefinitionProblem, ...] = ()
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the skills of these files. The same files again cost nothing."""
+        """Read the skills of these files. Do nothing if the files are the same as before."""
         if files is self._files:
             return
         read = [(file, *read_skill(file)) for file in files]
@@ -243,7 +243,7 @@ class SkillLibrary:
         return tuple(self._skills.values())
 
     def listed(self) -> Sequence[tuple[str, str]]:
-        """Return the names and descriptions of the skills that the model may use, as it is shown them."""
+        """Return the names of the skills that the model may use, with their descriptions as the model sees them."""
         return [(each.name, self._described(each)) for each in self.all if not each.manual]
 
     def folders(self) -> Sequence[ReadableFolder]:
@@ -256,7 +256,7 @@ class SkillLibrary:
     # ---------------------------------------------------------------------------------- for the model
 
     def load(self, name: str, arguments: str | None = None) -> SkillText:
-        """Return the body of a skill in a fence, with arguments in their places if there are any.
+        """Return the body of a skill in a fence, with arguments in place of its placeholders.
 
         Raises ToolError (invalid_parameters), which names the nearest skills.
         """
@@ -269,7 +269,7 @@ class SkillLibrary:
         return self.text(skill, arguments)
 
     def text(self, skill: Skill, arguments: str | None = None) -> SkillText:
-        """Return what the model reads of a skill."""
+        """Return the text of a skill for the model."""
         folder = os.path.dirname(skill.file.shown) if skill.file.project else skill.file.folder
         body = self._clean(skill.body.strip())
         if skill.file.project:
@@ -289,12 +289,12 @@ class SkillLibrary:
         return SkillText("\n".join((*notes, text)), f"Skill {skill.name} ({skill.file.shown}, {size})")
 
     def _missing(self, skill: Skill) -> Sequence[str]:
-        """Return the variables that a skill wants and commands do not see."""
+        """Return the variables that a skill needs and that commands do not see."""
         seen = self._variables() if skill.env else ()
         return [name for name in skill.env if name not in seen]
 
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
-        """Return the names and descriptions of the skills that fit words best, the best first."""
+        """Return the names and descriptions of the skills that fit the query, the best first."""
         words = set(map(str.lower, _WORD.findall(query)))
 
         def score(listed: tuple[str, str]) -> int:

@@ -3,9 +3,9 @@
     in 20 minutes · tomorrow 14:30 · on friday at 9 · 2026-12-24 08:00               once
     every 2 hours · every weekday at 9 · every mon, thu at 17:30 · */10 9-17 * * 1-5   again and again
 
-Times of day are local, and moments are milliseconds since 1970. Where the clock is put forward, a time that does not
-exist that day is as much later as the clock jumps. Where it is put back, a time that comes twice means the first one;
-only a cron line whose hour is `*` means both. A period such as "every 2 hours" is real time and knows no clock.
+Times of day are local, and moments are milliseconds since 1970. On a day when the clock is put forward, a time that
+does not exist is moved by the length of the jump. On a day when it is put back, a time that occurs twice means the
+first one; only a cron line whose hour is `*` means both. A period such as "every 2 hours" does not depend on the clock.
 """
 
 import re
@@ -88,10 +88,14 @@ class Every:
 
 @frozen
 class Cron:
-    """The five fields of a cron line. A day fires if either of its two fields names it, where both do.
+    """The five fields of a cron line.
 
-    weekdays   0 is Monday
+    If both the day of the month and the weekday are restricted, a day fires if either of them matches. Otherwise both
+    must match.
+
+    weekdays     0 is Monday
     every_hour   whether the hour is `*`
+    any_day, any_weekday   whether the field is not restricted
     """
 
     minutes: frozenset[int]
@@ -146,7 +150,7 @@ def told(at: int, zone: tzinfo | None) -> str:
 
 
 def understood(words: str, now: int, zone: tzinfo | None) -> Timing:
-    """Return what the words mean. Raises ValueError, whose text says what was expected, if they mean nothing."""
+    """Return the timing that the words mean. Raises ValueError with what was expected if they have no meaning."""
     said = " ".join(words.lower().split())
     said = _SHORT.get(said, said)
     if len(said) > _LONGEST:
@@ -158,7 +162,7 @@ def understood(words: str, now: int, zone: tzinfo | None) -> Timing:
         raise ValueError(f"a period of at least {SHORTEST} seconds")
     first = timing.next(now, zone)
     if first is None:
-        raise ValueError("a time that comes, and is not over")
+        raise ValueError("a time that exists and is not over")
     if first > now + _YEARS * 366 * 86_400 * _MILLI and not isinstance(timing, Cron):
         raise ValueError(f"a time within {_YEARS} years")
     return timing
@@ -290,7 +294,7 @@ def _number(text: str | None, names: dict[str, int]) -> int:
 
 
 def zone_of(name: str) -> tzinfo | None:
-    """Return the zone of an IANA name that exists; None, which stands for that of this machine, for an empty one."""
+    """Return the time zone with an IANA name. Return None, the zone of this machine, for the empty name."""
     if not name:
         return None
     if name.upper() == "UTC":

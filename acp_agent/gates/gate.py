@@ -48,13 +48,13 @@ Resolve: TypeAlias = Callable[[str, Access], str]
 
 
 def unasked(reason: str) -> Deny:
-    """Return the refusal of a firm question at a level that does not ask."""
+    """Return the refusal of a call with a firm question at an approval level that does not ask."""
     told = f"{reason}; full-auto does not ask, so it is refused; at another approval level the user would be asked"
     return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
 
 
 def texts_in(value: Json) -> list[str]:
-    """Return every text in a JSON value, however deep."""
+    """Return every text in a JSON value, at any depth."""
     texts: list[str] = []
     rest: list[Json] = [value]
     while rest:
@@ -73,10 +73,10 @@ def texts_in(value: Json) -> list[str]:
 class CommandFacts(ShellText):
     """A command line, the commands that it runs, and their folders.
 
-    expand   returns the files that a pattern of a command stands for
+    expand     returns the files that a pattern of a command stands for
     is_folder  returns whether a path is a folder now
-    typed    whether a shell that runs already reads it, in a folder and with names that are not known
-    stays    whether it goes on after the call, while other calls may move files
+    typed      whether it is input for a shell that is already running, whose folder and definitions are unknown
+    stays      whether it goes on after the call, while other calls may move files
     """
 
     def __init__(
@@ -102,18 +102,18 @@ class CommandFacts(ShellText):
 
     @cached_property
     def steps(self) -> tuple[CommandStep, ...]:
-        """The steps of `commands`, proven ones if the text is proven."""
+        """The steps of `commands`, which are proven if the text is proven."""
         if self.commands == self.survey.commands:
             return self.surveyed_steps
         return tuple(steps_of(self.commands, self.expand, self._known_folder))
 
     @cached_property
     def surveyed_steps(self) -> tuple[CommandStep, ...]:
-        """The steps of everything that stands in the text."""
+        """The steps of every command that occurs in the text."""
         return tuple(steps_of(self.survey.commands, self.expand, self._known_folder))
 
     def _known_folder(self, path: str) -> bool:
-        """Return whether a path is a folder, if nothing but the commands that are proven runs meanwhile."""
+        """Return whether a path is a folder and stays one, since only the proven commands run."""
         return isinstance(self.analysis, Plain) and not (self.typed or self.stays) and self._is_folder(path)
 
 
@@ -122,7 +122,7 @@ ACTS_LATER = "this runs later, and you may not be there then"
 
 
 def _first_asks(spec: ToolSpec, repair: str) -> list[Ask]:
-    """Return the questions about a call that no gate has to find."""
+    """Return the questions about a call that are known without any gate."""
     # Arguments that the model did not write need the user's yes before they change anything, except in full-auto.
     asks = [Ask(repair)] if repair and spec.mutates else []
     return [*asks, Ask(ACTS_LATER, firm=True, each_time=True)] if spec.acts_later else asks
@@ -133,17 +133,17 @@ class CallFacts:
 
     commands   the command lines that the call runs
     command    all command lines as one text; None if the call runs none
-    typed      whether one of them is read by a shell that runs already
+    typed      whether one of them is input for a shell that is already running
     paths      the paths that the tool itself touches
     urls       the URLs that the call reaches
     asks       the questions that gates have asked so far, in their order
     repaired   whether a model made its arguments fit; `repair` is the sentence that tells the user so
-    attempts   how often it was tried
-    unsandboxed  whether a command of it is to run outside the session's sandbox
+    attempts   the number of times that the call was tried
+    unsandboxed  whether one of its commands asks to run outside the session's sandbox
     contained  whether a sandbox contains its commands. Input for a server or for a running process is not contained
     suspects   the names in it that do not exist and that nobody has mentioned
-    opinions   what a second model said of it, for the audit
-    clean_up   gives back what the tool opened, after the call's last update was sent
+    opinions   the answers of a second model about the call, for the audit
+    clean_up   functions that release what the tool opened, after the call's last update was sent
     """
 
     def __init__(
@@ -188,12 +188,12 @@ class CallFacts:
 
     @property
     def custom(self) -> str:
-        """The name of the custom tool whose command it is; empty for none. It runs by the definition of `bash`."""
+        """The name of the custom tool that was called; empty for none. Its command runs by the definition of `bash`."""
         return "" if self.call.name == self.spec.name else self.call.name
 
     @property
     def containment(self) -> Containment | None:
-        """Where its commands run; None if it runs none, or if nothing could contain them."""
+        """Whether its commands run in the sandbox; None if it runs none, or if nothing could contain them."""
         if not self.commands or not (self.contained or (self._walled and self.unsandboxed)):
             return None
         free = self.unsandboxed or self.call.origin is CallOrigin.USER
@@ -206,7 +206,7 @@ class CallFacts:
 
     @property
     def only_edits(self) -> bool:
-        """Whether the call only changes files, by paths that the sandbox allows, and deletes none."""
+        """Whether the call only reads or changes files at given paths, deletes none and runs nothing."""
         only_paths = bool(self.paths) and len(self.paths) == len(self.subjects)
         deletes = any(each.access is Access.DELETE for each in self.paths)
         return only_paths and not deletes and self.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
@@ -226,7 +226,7 @@ class CallFacts:
         self.attempts += 1
 
     def _files(self, pattern: str, folder: str) -> Sequence[str] | None:
-        """Return the files that a pattern stands for in a folder. Each folder is looked at once."""
+        """Return the files that a pattern stands for in a folder. The answer is cached for this call."""
         key = pattern, folder
         if key not in self._expanded:
             self._expanded[key] = self._expand(pattern, folder)
@@ -236,14 +236,14 @@ class CallFacts:
 class Gate:
     """A judge of calls by their subjects, never by the names of tools or arguments.
 
-    name   what the audit calls it
+    name   the name of the gate in the audit
     """
 
     name: ClassVar[str] = "gate"
 
     @property
     def chooses(self) -> bool:
-        """Whether `allows` may be False for some tool now. If it is not, no tool need be asked about."""
+        """Whether `allows` may return False for some tool now. If not, `allows` need not be called."""
         return type(self).allows is not Gate.allows
 
     def allows(self, spec: ToolSpec) -> bool:
@@ -260,7 +260,7 @@ class Gate:
         return self.judge(facts)
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Take note of the result of a call that this gate did not end, and return it. Cancelled calls have none."""
+        """Note the result of a call that this gate let pass, and return it. It is not called for cancelled calls."""
         del facts
         return result
 
@@ -275,7 +275,7 @@ class Gates:
 
     expand     returns the files that a pattern of a command stands for
     is_folder  returns whether a path of a command is a folder now
-    contained  whether a sandbox contains the commands that do not ask to leave it
+    contained  whether a sandbox contains the commands, except those that ask to run outside
     """
 
     in_order: tuple[Gate, ...] = ()
@@ -288,7 +288,7 @@ class Gates:
         return CallFacts(invocation, self.expand, self.is_folder, repair=repair, contained=self.contained)
 
     def asks(self, facts: CallFacts) -> bool:
-        """Return whether the gates would ask the user about a call. They leave their questions in the facts."""
+        """Return whether the gates would ask the user about a call. Their questions are added to the facts."""
         verdict: Verdict = Allow()
         for gate in self.in_order:
             verdict = gate.judge(facts)

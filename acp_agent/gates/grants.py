@@ -41,8 +41,8 @@ from acp_agent.store.private_file import DamagedFile, locked, quoted, read_priva
 from acp_agent.text import lazy_regex
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# No userinfo, no escapes, no brackets, only ASCII in front of the path, and no character at which some parsers of URLs
-# stop and others go on. So every parser reads the same host.
+# Every parser of URLs must find the same host. Therefore userinfo, escapes, brackets and characters that parsers treat
+# differently are not allowed, and only ASCII is allowed in front of the path.
 _PLAIN = lazy_regex(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL}){{0,126}})\.?(?::(?P<port>[0-9]{{1,5}}))?(?:[/?#][^\s\x00-\x20\x7f-\x9f\\]*)?",
     re.IGNORECASE,
@@ -64,14 +64,14 @@ def host_of(key: str) -> str:
     return key.removeprefix("https://").removesuffix("/")
 
 
-_WILD = frozenset("*?")  # keys are no globs
+_WILD = frozenset("*?")  # not allowed in keys, which are not globs
 
 
 def expected_key(tool: str, key: str, *, allowed: bool) -> str:
     """Return what a key of `[tools.TOOL.patterns]` should be instead; empty if calls may have that key.
 
-    A denial is also looked up by the program alone. An approval is looked up only by what "always" keeps, and `git`
-    alone is not kept.
+    A denial may also name the program alone. An approval must be a key that the answer "always" stores. It stores
+    `git status`, but never `git` alone.
     """
     match tool:
         case "bash" if allowed:
@@ -107,7 +107,7 @@ class GrantKind(StrEnum):
 
 @frozen
 class Grant:
-    """One decision.
+    """One "always" answer.
 
     key      a prefix such as "git status", a SHA-256 in hex, a folder, or empty for a whole tool
     project  the folder in which it holds, absolute and resolved; empty for everywhere
@@ -123,7 +123,7 @@ class Grant:
 
     @property
     def covered(self) -> str:
-        """What it covers, in words."""
+        """The calls that the answer covers, in words."""
         match self.kind:
             case GrantKind.TOOL:
                 return f"every use of {self.tool}"
@@ -144,7 +144,7 @@ class Grant:
 
     @property
     def widens(self) -> bool:
-        """Whether the user may let a project's answer hold everywhere. One about one text belongs to its folder."""
+        """Whether the user may let a project's answer hold everywhere. An answer about one exact text never does."""
         return bool(self.project) and self.kind in (GrantKind.PREFIX, GrantKind.FOLDER)
 
 
@@ -160,7 +160,7 @@ class GrantStore:
     """
 
     def __init__(self, path: str, warn: Callable[[str], None]) -> None:
-        """Read the file, which is small, so that no session starts without it."""
+        """Read the file at once, so that no session starts without the grants. It is small."""
         self._path = path
         self._warn = warn
         self._lock = threading.Lock()
@@ -176,7 +176,10 @@ class GrantStore:
         self._tell_keys()
 
     def find(self, tool: str, kind: GrantKind, key: str = "", project: str = "") -> bool | None:
-        """Return whether something was always allowed or always denied there or everywhere; None if neither."""
+        """Return True if `key` is allowed in the project or everywhere; None if it has no answer.
+
+        A denial in either place wins.
+        """
         found = {self._at(("", tool, kind, key)), self._at((project, tool, kind, key))}
         return None if found == {None} else False not in found
 
@@ -208,7 +211,7 @@ class GrantStore:
         stays in place, since the user may be editing it.
         """
         now = stamp(self._path)
-        if now == self._stamp or not self._lock.acquire(blocking=False):  # busy: another thread is writing it
+        if now == self._stamp or not self._lock.acquire(blocking=False):  # another thread is writing the file
             return
         try:
             self._kept, told = _read(self._path), ""
@@ -237,7 +240,7 @@ class GrantStore:
 
     async def remember(self, *grants: Grant) -> None:
         """Store decisions. If the file cannot be written, they hold for this process, and `warn` is called."""
-        # TOML cannot hold NUL, and other stores mark the keys of one session with it. Such a key is never stored.
+        # TOML cannot hold NUL, so a grant that contains it is not stored.
         fit = (each for each in grants if "\0" not in each.project + each.tool + each.key)
         await anyio.to_thread.run_sync(self._change, {_place(each): each.allowed for each in fit}, ())
 
@@ -287,7 +290,10 @@ class GrantsInForce:
         self._session = (session or SessionAnswers()).grants
 
     def find(self, tool: str, kind: GrantKind, key: str = "", project: str = "") -> bool | None:
-        """Return whether something was allowed or denied for the session, there or everywhere; None if neither."""
+        """Return True if `key` is allowed for the session, in the project or everywhere; None if it has no answer.
+
+        A denial in any of these places wins.
+        """
         own = self._session.get((tool, kind, key))
         found = {own and own.allowed, self._stored.find(tool, kind, key, project)}
         return None if found == {None} else False not in found
@@ -333,7 +339,7 @@ def _read(path: str) -> _Grants:
             allowed = _WORDS.get(word) if isinstance(word, str) else None
             if allowed is not None:
                 place = (project, tool_id(name), kind, key)
-                grants[place] = allowed and grants.get(place, True)  # of two names of one tool, a denial wins
+                grants[place] = allowed and grants.get(place, True)  # if two names mean one tool, a denial wins
     return grants
 
 

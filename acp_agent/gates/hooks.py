@@ -1,8 +1,8 @@
-"""The gates through which a user's hooks see calls. A hook can forbid a call or have it asked about, and allow none.
+"""The gates that run the user's hooks. A hook can forbid a call or make it ask the user. It can never allow a call.
 
-There are two, because their places differ. HookGate, which runs hooks before a call, stands right before the permission
-gate, so that no hook runs for a call that another gate refuses. HookWatchGate, which runs them after a call, is the
-first of all, so that it sees every refusal.
+There are two gates because they have different places in the order. HookGate runs hooks before a call. It comes right
+before the permission gate, so that no hook runs for a call that another gate refuses. HookWatchGate runs hooks after a
+call. It is the first gate, so that it sees every refusal.
 """
 
 from typing import ClassVar, Protocol
@@ -12,14 +12,14 @@ from acp_agent.gates.gate import CallFacts, Gate
 
 
 class ToolHooks(Protocol):
-    """The hooks of a session that are about calls."""
+    """The hooks of a session that run before and after calls."""
 
     async def before(self, facts: CallFacts) -> Verdict:
         """Run the hooks before a call, which takes a bounded time. Return their verdict."""
         ...
 
     async def after(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Run the hooks after a call, or after its refusal. Return the result, perhaps with notes of hooks."""
+        """Run the hooks after a call or its refusal. Return the result, with notes of the hooks if they gave any."""
         ...
 
 
@@ -41,7 +41,7 @@ class HookGate(Gate):
 
 
 class HookWatchGate(Gate):
-    """The gate that runs hooks after a call. It has no objection to any."""
+    """The gate that runs hooks after a call. It allows every call."""
 
     name: ClassVar[str] = "hook-watch"
 

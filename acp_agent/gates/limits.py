@@ -4,14 +4,13 @@ Quota: all calls of one model message are one batch and count once, whatever the
 the quota is used up, no call of a batch runs, and each is answered with `quota_blocked`.
 
 Anomaly: the user is warned of a tool that keeps failing, and if configured, the tool is blocked for the session. Only
-failures of the tool itself count. Refusals, denials by the user and cancellations do not, because provoking them could
-then take a tool from the user. The model's own mistakes (wrong arguments) say nothing about the tool and do not count
-either. None of these is a sample, so they do not hide real failures. A command that ran is a success of its tool,
-however it ended: a timeout or an exit code is the command's own, or the model's.
+failures of the tool itself count. Refusals, denials by the user and cancellations do not, because a hostile text could
+provoke them to make a tool unavailable. Wrong arguments of the model say nothing about the tool and do not count.
+Such calls are left out of the rate, so they do not hide real failures. A command that ran is a success of its tool,
+also if it timed out or had another exit code than 0.
 
-A permanent failure is often an ordinary answer (no such file): a model that looks for four missing files has broken
-nothing. So these failures count only if the window is full. Time-outs, network errors, server errors and crashes count
-from the first few calls on.
+A permanent failure is often an ordinary answer, such as "no such file". So these failures count only when the window is
+full. Time-outs, network errors, server errors and crashes count from the fifth call on.
 """
 
 import math
@@ -36,7 +35,7 @@ class QuotaUse(NamedTuple):
 
 
 class Quota:
-    """The count of one session. It never awaits between checking and counting, so it is exact under concurrency.
+    """The quota of one session. It never awaits between checking and counting, so it is exact under concurrency.
 
     limit   the most batches of a session; None for no limit
     """
@@ -62,7 +61,7 @@ class Quota:
         self._earlier = (batches, calls)
 
     def admits(self, call: ToolCall) -> bool:
-        """Return whether a call may run. The user's own calls are free, and an admitted batch stays admitted."""
+        """Return whether a call may run. The user's calls always may, and so may other calls of an admitted batch."""
         if call.origin is CallOrigin.USER or self.limit is None:
             return True
         return (call.batch or call.id) in self._batches or self._earlier[0] + len(self._batches) < self.limit
@@ -108,7 +107,7 @@ class QuotaGate(Gate):
 WINDOW = 3600.0
 """The length of the window in seconds."""
 
-_ADVICE = "Nothing repeats this call by itself: finish with what you have, and tell the user when to go on."
+_ADVICE = "The call is not repeated automatically: finish with what you have, and tell the user when to go on."
 
 
 class RateLimit:
@@ -121,8 +120,8 @@ class RateLimit:
     def __init__(self, calls_per_hour: int, clock: Callable[[], float]) -> None:
         self.calls_per_hour = calls_per_hour
         self._clock = clock
-        # Call id to the time at which the call leaves the window, oldest first. That time is computed once: `taken +
-        # WINDOW` and `now - taken` round differently, so a call could be counted and yet have no time left to wait for.
+        # Call id to the time at which the call leaves the window, oldest first. The time is computed only once, because
+        # `taken + WINDOW` and `now - taken` round differently: a call could be over the limit with a wait of 0 s.
         self._leaves: dict[str, float] = {}
 
     def limit_to(self, calls_per_hour: int) -> None:
@@ -135,7 +134,7 @@ class RateLimit:
         return len(self._recent(self._clock()))
 
     def wait(self, call: ToolCall) -> float:
-        """Return the seconds until a call may run; 0 if it may run now. The user's own calls are free."""
+        """Return the seconds until a call may run; 0 if it may run now. The user's own calls always may."""
         if call.origin is CallOrigin.USER or not self.calls_per_hour or call.id in self._leaves:
             return 0.0
         now = self._clock()
@@ -203,7 +202,7 @@ class Outcome(StrEnum):
     """The judgement on a tool from the result of one call."""
 
     FINE = "fine"
-    FRUITLESS = "fruitless"  # it worked, and the answer was no
+    FRUITLESS = "fruitless"  # the tool worked, but the answer was an error such as "no such file"
     BROKEN = "broken"
 
 
@@ -265,14 +264,14 @@ class AnomalyDetector:
             failures = window.count(Outcome.BROKEN) + fruitless
             raised = Alarm(tool, failures, len(window)) if failures / len(window) > self._threshold else None
         if raised is None and not self._auto_block:
-            self._alarms.pop(tool, None)  # the user is warned again if it returns
+            self._alarms.pop(tool, None)  # the user is warned again if the failures come back
         if raised is None or tool in self._alarms:
             return None
         self._alarms[tool] = raised
         return raised
 
     def reset(self, tool: str = "") -> None:
-        """Trust a tool again, or all of them, as the user asked."""
+        """Forget the calls of a tool, or of all tools, because the user asked for it."""
         for name in [tool] if tool else [*self._windows]:
             self._windows.pop(name, None)
             self._alarms.pop(name, None)

@@ -86,7 +86,7 @@ class ModeGate(Gate):
 
 READING = frozenset(
     (
-        "agent",  # its calls are judged one by one
+        "agent",  # the calls of the sub-agents are judged, too
         "evaluate",
         "handoff",
         "tasks",
@@ -118,9 +118,9 @@ READING = frozenset(
 
 
 class AutonomyGate(Gate):
-    """A gate that refuses tools which do not only read, while `readonly` returns True.
+    """A gate that refuses all tools but those of READING, while `readonly` returns True.
 
-    A name from the list is not enough: a tool that changes anything, runs a command or calls a server is refused.
+    A tool with a name of READING is refused as well if it changes anything, runs a command or calls a server.
     """
 
     name: ClassVar[str] = "autonomy"

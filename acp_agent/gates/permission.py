@@ -5,15 +5,15 @@ The first of these that applies decides:
 1. A rule that denies, or a stored denial, ends the call.
 2. A call that the user typed (`/run`) runs. Full-auto runs calls without a firm Ask, which only the user can answer.
 3. A stored approval of exactly this text lets it run.
-4. Questions of other gates ask. In full-auto the firm ones refuse.
+4. If other gates asked, the user is asked. In full-auto a firm question refuses the call instead.
 5. Rules and stored approvals let it run.
 6. The approval level decides. Auto-edit runs the commands that walls of the kernel contain.
 
-A command that asks to run outside of the walls is asked about each time, at every level.
+The user is asked each time, at every level, about a command that asks to run outside of the walls.
 
 Tools that change nothing do not ask by themselves. There are two exceptions: they reach a host that the user has not
 allowed yet, or they have rules and none matches the call. Commands that are proven to change nothing and to reach no
-host do not ask either, unless the configuration limits what may be read: their folders may hold what is denied.
+host do not ask either, unless reading is limited: a folder that they read may then contain a file that is denied.
 """
 
 import hashlib
@@ -65,8 +65,8 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.text import visible
 from acp_agent.workspace.roots import Roots
 
-_READERS = ("read", "grep")  # what these may not show, a command does not show without a question either
-_SHELL = "bash"  # the tool whose denials also hold for what is written to a shell in the background
+_READERS = ("read", "grep")  # if rules limit what these may show, commands that only read ask as well
+_SHELL = "bash"  # its denials also hold for input of a shell in the background
 _TITLE = 100  # characters of a URL that every title shows
 
 
@@ -84,7 +84,7 @@ class Settlement(NamedTuple):
     reasons   why the user is asked, one line each
     always    what "always" would cover, in words; empty if it covers only this exact text
     grants    the grants of "allow always"
-    denial    the grant of "reject always", as an approval: the exact text if the user may mean any of several prefixes
+    denial    the grant that "reject always" turns into a denial. With several prefixes it is the exact text
     whole     the tool, if "always" covers every use of it
     """
 
@@ -97,7 +97,7 @@ class Settlement(NamedTuple):
 
     @property
     def option(self) -> str:
-        """What "allow always" covers, for the name of the option."""
+        """The calls that "allow always" covers, for the name of the option."""
         return _every(self.whole) if self.whole else ", ".join(map(_in_words, self.grants))
 
 
@@ -107,7 +107,7 @@ def _every(tool: str) -> str:
 
 
 def _in_words(grant: Grant | None) -> str:
-    """Return what a grant covers, as short as the name of an option has to be."""
+    """Return the calls that a grant covers, in words that are short enough for the name of an option."""
     if grant is None:
         return ""
     match grant.kind:
@@ -141,7 +141,7 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
     """Return the question about a command; "always" covers prefixes, or the text with this digest."""
     tool = facts.spec.name
     reasons = (*(ask.reason for ask in facts.asks), *judgement.reasons)
-    # No prefix covers the questions of other gates (such as a path outside), only the exact text does.
+    # A prefix never answers the questions of other gates, such as one about a path outside. Only the exact text does.
     needed = () if any(not ask.by_rule for ask in facts.asks) else judgement.needed
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
     grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
@@ -152,7 +152,7 @@ def command_question(facts: CallFacts, judgement: Judgement, digest: str) -> Set
 
 
 def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what approvals of these prefixes do not cover, in words."""
+    """Return the exceptions from approvals of these prefixes, in words."""
     spared = any(programs.spares(Command(tuple(prefix.split(" ")))) for prefix in prefixes)
     return ("but nothing that destroys",) if spared else ()
 
@@ -199,7 +199,7 @@ def whole_tool(tool: str, consent: str) -> Grant:
 
 
 def on_record(*answers: bool | None, action: Action | None = None) -> Approved | None:
-    """Return the approval of a rule, or of a stored answer; None if there is neither."""
+    """Return the approval by a rule or a stored answer, or None if there is neither."""
     if action is Action.ALLOW:
         return Approved(ApprovedBy.POLICY)
     return Approved(ApprovedBy.ALWAYS) if True in answers else None
@@ -210,20 +210,20 @@ def _is_answered(
 ) -> bool:
     """Return whether the questions of other gates need no answer: there are none, or a rule names their subject.
 
-    decide   returns what rules say about the call
+    decide   returns the action of given rules on the call
     """
     asks = [ask for ask in asks if not ask.by_rule]
     return not asks or (all(ask.by_name for ask in asks) and decide(without_wildcards(rules)) is Action.ALLOW)
 
 
 def ours(invocation: Invocation) -> str:
-    """Return the consent of a built-in tool: empty, since its name is enough."""
+    """Return the additional key of an approval for a built-in tool: empty, since its name is enough."""
     del invocation
     return ""
 
 
 def _program_consent(invocation: Invocation) -> str:
-    """Return what a lasting yes to giving work to another agent covers: its present program. Empty for other calls."""
+    """Return the identity of another agent's program, which an "always" answer covers. Empty for other calls."""
     return " ".join(each.identity for each in invocation.subjects if isinstance(each, AgentSubject))
 
 
@@ -251,13 +251,13 @@ _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 @frozen
 class _PredictedFailure(Deny):
-    """The end of a call whose preview failed. It would fail with any answer of the user."""
+    """The end of a call whose preview failed. The call would fail whatever the user answers."""
 
     result: ToolResult = field(kw_only=True)
 
 
 def _answer(decision: Decision, denied: str) -> Verdict:
-    """Return the verdict of an answer; `denied` tells the model of a no."""
+    """Return the verdict for the user's answer. `denied` is the reason for the model if the answer is no."""
     match decision:
         case Decision.ALLOW_ONCE | Decision.ALLOW_SESSION | Decision.ALLOW_ALWAYS:
             return Approved(ApprovedBy.USER)
@@ -272,14 +272,14 @@ def _answer(decision: Decision, denied: str) -> Verdict:
 
 
 class PermissionGate(Gate):
-    """The gate that decides about the questions of those before it. A session has one open question at a time.
+    """The gate that decides about the questions of the other gates. A session has one open question at a time.
 
     rules      by tool name, in order
     options    the approval level in force, which is read for each call
     approver   None if no user can be asked; then calls that ask are refused as confirmation_required
     files      the directories of the file tools; paths are matched as given and as resolved
-    consent    returns what a lasting yes to a tool covers besides its name; "" for a built-in tool. Another server
-               behind the same name, or another definition, is another tool. A no holds for the name
+    consent    returns the key that an approval of a tool has besides its name; "" for a built-in tool. The approval
+               ends if the server or the definition behind the name changes. A denial holds for the name alone
     all_readable  whether every file of the roots may be read, so that commands that only read need no approval
     elicitor   shows a form for the reason of a rejection; None if no form can be shown
     """
@@ -335,7 +335,7 @@ class PermissionGate(Gate):
         verdict = self.settle(facts).verdict
         if not isinstance(verdict, Ask):
             return verdict
-        if facts.invocation.predicted_failure is not None:  # it cannot be done, so nothing is asked
+        if facts.invocation.predicted_failure is not None:  # the call would fail, so the user is not asked
             return _PredictedFailure("", result=facts.invocation.predicted_failure)
         if self._approver is None:
             return Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
@@ -375,7 +375,7 @@ class PermissionGate(Gate):
         return await self._grants.widen(grant)
 
     async def _why(self, facts: CallFacts) -> str:
-        """Ask the user why they rejected a call, where the editor has forms. Return their words; empty for none."""
+        """Ask the user why they rejected a call, if the editor has forms. Return their words; empty for none."""
         if self._elicitor is None or not self._elicitor.forms:
             return ""
         answer = await self._elicitor.fill_in(Form(_WHY, _REASON, call_id=facts.call.id))
@@ -396,7 +396,7 @@ class PermissionGate(Gate):
         return self._grants.find(tool, kind, key, self._project)
 
     def _denied(self, tool: str, *grants: Grant) -> Deny:
-        """Return the refusal by a stored answer, which it names."""
+        """Return the refusal by a stored answer. It names the answer."""
         found = next((each for each in grants if self._stored(each.tool, each.kind, each.key) is False), None)
         what = found.covered if found else tool
         told = f'denied by the user: they answered "always reject" to {what}'
@@ -416,7 +416,7 @@ class PermissionGate(Gate):
         return self._settle_asking(facts.asking(open_asks))
 
     def _settle_asking(self, facts: CallFacts) -> Settlement:
-        # A shell that runs already is no way around its rules, and neither is another tool that does the same.
+        # Rules also hold for input of a shell that is already running, and for other tools that do the same.
         for tool in (*facts.spec.acts_as, *((_SHELL,) if facts.typed else ())):
             if denial := self._denied_as(tool, facts):
                 return Settlement(denial)
@@ -430,7 +430,7 @@ class PermissionGate(Gate):
         return settlement
 
     def _denied_as(self, tool: str, facts: CallFacts) -> Deny | None:
-        """Return the refusal of a call that does the work of another, denied tool; None if that is not denied."""
+        """Return the refusal of a call that does the same as `tool`, because that is denied; None if it is not."""
         if tool == _SHELL and facts.command is not None:
             verdict = self._settle_command_of(tool, facts, facts.command).verdict
             return verdict if isinstance(verdict, Deny) else None
@@ -484,12 +484,12 @@ class PermissionGate(Gate):
         return Settlement(approved) if approved else command_question(facts, judgement, digest)
 
     def _runs_contained(self, facts: CallFacts, judgement: Judgement) -> bool:
-        """Return whether a command may run unasked because walls contain it, and no rule asks about it."""
+        """Return whether a command may run without a question because walls contain it and no rule asks about it."""
         return facts.contained and judgement.action is None and self._options.auto_approve is AutoApprove.AUTO_EDIT
 
     @property
     def _reads_freely(self) -> bool:
-        """Whether a command may read any file of the roots, since nothing says what the tools may not read."""
+        """Whether a command may read any file of the roots, because no setting, rule or answer limits reading."""
         if not self._all_readable:
             return False
         limited = any(rule.action is not Action.ALLOW for tool in _READERS for rule in rules_of(self.rules, tool))
@@ -539,7 +539,7 @@ class PermissionGate(Gate):
     def _denial(
         self, invocation: Invocation, action: Action | None, *stored: bool | None, tool: str = ""
     ) -> Deny | None:
-        """Return the denial by a rule of the tool, by a rule against reading, or by a stored answer; None without one.
+        """Return the denial by a rule of the tool, by a rule of `read`, or by a stored answer. None if none denies.
 
         Files that may not be read may not be edited, listed or searched either, because the result would show them.
         """
@@ -584,10 +584,10 @@ class PermissionGate(Gate):
         return self._options.auto_approve is not AutoApprove.AUTO_EDIT or not facts.only_edits
 
     def _free(self, facts: CallFacts) -> Approved | None:
-        """Return why the call runs unasked: the user typed it or chose full-auto, or it is our own housekeeping."""
+        """Return why the call runs without a question: the user typed it, chose full-auto, or it is housekeeping."""
         if facts.call.origin is CallOrigin.USER:
             return Approved(ApprovedBy.USER)
-        # Commands, pages, servers and calls about which another gate asks are no housekeeping.
+        # A call is not housekeeping if it needs a command, a URL or a server, or if another gate asks about it.
         at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
         if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)

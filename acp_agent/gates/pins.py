@@ -41,7 +41,7 @@ def server_identity(server: McpServer) -> str:
 
 
 def definition_digest(tool: str, spec: ToolSpec) -> str:
-    """Return the SHA-256 in hex of all that a model is told about a tool. `tool` is the server's name for it."""
+    """Return the SHA-256 in hex of a tool's definition as the model sees it. `tool` is the server's name for it."""
     return _digest([tool, spec.description, spec.parameters])
 
 
@@ -79,11 +79,11 @@ class PinBook:
         return f"the server {spec.server} has changed what this tool is since you let it run; {_difference(pin, spec)}"
 
     def consent(self, tool: str, spec: ToolSpec) -> str:
-        """Return the key of a lasting yes to a tool: this server and this definition."""
+        """Return the key of an "always" answer about a tool: a digest of this server and this definition."""
         return _digest([self._identities.get(spec.server, ""), definition_digest(tool, spec)])
 
     def keep(self, tool: str, spec: ToolSpec) -> None:
-        """Pin a definition. This blocks."""
+        """Pin a definition. Blocks."""
         pin = Pin(definition_digest(tool, spec), spec.description)
         self._pins.keep(self._identities.get(spec.server, ""), spec.server, tool, pin)
 
@@ -111,7 +111,7 @@ class PinsGate(Gate):
         if not change:
             return Allow()
         settled = self._options.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
-        if settled:  # later gates would not ask; the model reads this, so it has no word of the new definition
+        if settled:  # later gates would not ask. The model reads the reason, so it must not quote the new definition.
             told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
         return Ask(change, of_tool=True)
@@ -126,7 +126,7 @@ class PinsGate(Gate):
 
 
 def _difference(pin: Pin, spec: ToolSpec) -> str:
-    """Return what the question shows of a change. `gates/question.py` makes hidden characters visible."""
+    """Return the change as the question shows it. `gates/question.py` makes hidden characters visible."""
     before, now = pin.description, spec.description[: len(pin.description) + _EXCERPT]
     if before == spec.description:
         return f"its words are the same, its parameters are not; now: {', '.join(_parameters(spec.parameters)) or '-'}"

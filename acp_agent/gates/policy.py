@@ -1,6 +1,6 @@
 """Refuse calls by the policy and the authorization. Both are lists of rules, and the first rule that matches decides.
 
-They only forbid. A call that they let through still passes every other gate.
+They only forbid. A call that they allow must still pass every other gate.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class PolicyDecision:
     """The policy's decision about a call.
 
     rule     the rule that decided; None if it was the default
-    doubt    why a rule may deny the call nevertheless; empty if none may
+    doubt    why an earlier rule might match the call and deny it; empty if none might
     steps    a line about each rule that was compared, for the user
     """
 
@@ -86,12 +86,12 @@ class Policy:
 
 
 class PolicyGate(Gate):
-    """A gate that judges calls by the policy. The audit records the rule; the model is told only that one decided.
+    """A gate that judges calls by the policy. The audit records the rule. The model learns only that a rule decided.
 
     policy     merged when the session starts; a change counts in the next session
     cwd        the session's folder, absolute, links resolved
-    realpath   returns where an absolute path leads
-    trust      returns how far a call is trusted
+    realpath   returns an absolute path with links resolved
+    trust      returns the present trust in a call
     """
 
     name = "policy"

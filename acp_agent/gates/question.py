@@ -16,8 +16,8 @@ from acp_agent.text import BLANK
 _ASCII = re.compile(r"[\t\n\r -~]*")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _ORDINARY = frozenset("\t\n")
-_PRESENTATION = frozenset("\ufe0e\ufe0f")  # they choose how the symbol before them is drawn: as a sign or a picture
-_JOINER = "\u200d"  # it joins two pictures to one
+_PRESENTATION = frozenset("\ufe0e\ufe0f")  # the variation selectors that draw the previous symbol as text or emoji
+_JOINER = "\u200d"  # joins two emojis into one
 _MOST_LINES = 5
 _MOST_CHARACTERS = 10
 
@@ -63,7 +63,7 @@ def _unseen_in(line: str) -> Iterator[str]:
 
 
 def _is_symbol(char: str) -> bool:
-    """Return whether a character is a picture or a sign for which a presentation can be chosen."""
+    """Return whether a character is an emoji or a symbol that a variation selector may follow."""
     return bool(char) and (char in "#*0123456789" or unicodedata.category(char) in ("So", "Sk", "Sm", "Po"))
 
 
@@ -146,7 +146,7 @@ def build(facts: CallFacts, reasons: tuple[str, ...], always: str) -> Question:
 
 
 def _who(call: ToolCall) -> tuple[str, ...]:
-    """Return who asks, where it is not the session's own model."""
+    """Return who makes the call, if it is not the session's own model."""
     if call.agent is not None:
         return (f"{call.agent.name} (sub-agent {call.agent.id}) asks",)
     return ("a check that you have configured asks, since files changed",) if call.phase is Phase.VERIFIER else ()
@@ -165,7 +165,7 @@ def _details(line: ShellText) -> list[str]:
             lines.append(f"runs: {' '.join(filter(None, words))}")
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")
-    if isinstance(analysis, Opaque):  # a loop, a condition, a substitution: what stands in it
+    if isinstance(analysis, Opaque):  # for example a loop, a condition or a substitution: the commands in it
         inside = [*dict.fromkeys(shlex.join(each.argv) for each in line.commands if each.argv)]
         lines += [f"may run: {each}" for each in inside[:_MAX_LINES]]
         if len(inside) > _MAX_LINES:
@@ -179,7 +179,7 @@ def _whole(invocation: Invocation, title: str) -> str:
     if arguments is None or invocation.spec.server:
         return visible(_written_out(arguments)) if arguments else ""
     shown = [title, *(part for diff in invocation.diffs for part in (diff.path, diff.old_text or "", diff.new_text))]
-    if invocation.diffs:  # the diff shows what is written, whatever its arguments were
+    if invocation.diffs:  # the diff shows what the other arguments write
         arguments = {name: value for name, value in arguments.items() if name == "path"}
     hidden = {name: value for name, value in arguments.items() if not _is_shown(value, shown)}
     return "\n".join(
@@ -189,7 +189,7 @@ def _whole(invocation: Invocation, title: str) -> str:
 
 
 def _is_shown(value: Json, shown: Sequence[str]) -> bool:
-    """Return whether the question already shows an argument. Numbers and switches need not be shown."""
+    """Return whether the question already shows an argument. Numbers and booleans need not be shown."""
     match value:
         case str():
             whole = re.compile(rf"(?<!\w){re.escape(visible(value))}(?!\w)")

@@ -1,17 +1,17 @@
 """Keep paths inside the session's roots.
 
-A tool's own paths must resolve inside, or the call is refused. A shell command is only read, not confined, so its paths
-are judged as text:
+A tool's own paths must resolve inside, or the call is refused. Nothing confines a shell command that runs without
+walls, so the paths in its text are judged:
 
 - A relative path that climbs out by `..` is refused. If that depends on the success of an earlier `cd`, it asks.
-- Any other path outside (absolute, `~`, a link that leads out) asks, with its name: reading a log is ordinary work, and
-  no rule should allow it silently. Full-auto refuses it instead of asking.
+- For any other path outside (absolute, `~`, a link that leads out) the question names the path. Reading a log is
+  ordinary work, but no rule should allow it silently. Full-auto refuses it instead of asking.
 - Devices such as /dev/null are allowed.
-- Walls of the kernel around a command answer what would be asked about its paths. To leave them asks each time. The
-  question says whether the same command ran within them before, and which wall stopped it.
+- If walls of the kernel contain the command, nothing is asked about its paths. A command that asks to run outside of
+  them asks each time. The question says whether the same command ran within them before, and which wall stopped it.
 
-Reading a dependency of the project outside (site-packages, the toolchain's sources) asks for its folder, by a tool and
-by a command that only reads. Full-auto does not ask.
+If a tool, or a command that only reads, reads a dependency of the project outside the roots (site-packages, sources of
+the toolchain), the question is about its folder. Full-auto does not ask.
 """
 
 import os
@@ -39,9 +39,9 @@ from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
 _WALLS = (("be reached", "the network"), ("can run", "processes"))
-"""How the words for a wall end, and what it is around."""
+"""Pairs of the end of a `ToolResult.wall`, and a name for the wall. Any other wall is around files."""
 _MOST_STOPPED = 20
-"""The most commands that a wall stopped which are remembered."""
+"""The most commands that are remembered because a wall stopped them."""
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
@@ -62,8 +62,8 @@ class SandboxGate(Gate):
 
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names; the two sandboxes are configured separately
-    folder, folder_of_command   return the dependency that a path leads into, or None
-    refuse_url        returns why a URL is refused whatever the addresses of its host are, or None
+    folder, folder_of_command   return the dependency that contains a path, or None
+    refuse_url        returns why a URL is refused before its host is looked up, or None
     workspace         finds the links that a command may follow
     """
 
@@ -128,7 +128,7 @@ class SandboxGate(Gate):
         """Remember a command that a wall stopped."""
         if result.wall and facts.command is not None:
             by_user = result.ruling is not None and result.ruling.approved_by is ApprovedBy.USER
-            # The command itself writes that output, so the question quotes nothing of it.
+            # The command itself writes its output, so the question must not quote it.
             wall = next((kind for end, kind in _WALLS if result.wall.endswith(end)), "files")
             before = "you allowed it" if by_user else "it ran unasked"
             self._stopped.pop(facts.command.text, None)
@@ -144,19 +144,19 @@ class SandboxGate(Gate):
         return f"leaves the sandbox{self._stopped.get(text, '')}"
 
     def _command(self, line: CommandFacts, readable: dict[ReadableFolder, None]) -> list[str] | Deny:
-        """Return the outside paths that a command names, or the refusal of one that climbs out.
+        """Return the paths outside that a command names, or a refusal if one of them climbs out by `..`.
 
-        Those in dependencies are left out if the command only reads: their folders are added to `readable`.
+        If the command only reads, paths in dependencies are left out, and their folders are added to `readable`.
         """
         outside: dict[str, None] = {}
         made = set[str]()
         judged, plain = 0, isinstance(line.analysis, Plain)
         names = [step.command.name for step in line.steps]
-        reads = line.only_reads and "git" not in names  # repositories name programs
+        reads = line.only_reads and "git" not in names  # the configuration of a repository may make git run programs
         for command, _, folders, after in line.steps:
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
-            asked = readable if reads and not command.patterns else None  # names that it stands for may be links
+            asked = readable if reads and not command.patterns else None  # a file of a pattern may be a link
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
             for word in dict.fromkeys((*path_words(command), *patterns_of(command))):
                 matches = folders.matches(word, command)
@@ -178,12 +178,12 @@ class SandboxGate(Gate):
             outside.update(dict.fromkeys(odd))
             for folder in made_folders(command):
                 made.update(map(posixpath.normpath, folders.places(folder)))
-            if command.name in ("cd", "pushd"):  # what runs behind it found the folder, if only by then
+            if command.name in ("cd", "pushd"):  # when the next commands run, the folder exists
                 made.update(each for each in map(posixpath.normpath, after.possible) if _CLIMBS.match(each) is None)
         return list(outside)
 
     def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:
-        """Return the outside files that a command names by words that look like text; None for too many words."""
+        """Return the files outside that words of a command may name although they look like text; None for too many."""
         found = dict[str, None]()
         words = list(dict.fromkeys(odd_words(command)))
         if len(words) * len(folders.possible) > MAX_WORDS:
@@ -199,7 +199,7 @@ class SandboxGate(Gate):
         return list(found)
 
     def _is_folder(self, folders: Sequence[str], made: Collection[str], word: str) -> bool:
-        """Return whether a word names a folder, or one that the line makes, wherever the command may run."""
+        """Return whether a word names a folder, or one that the line makes, in every folder of the command."""
         places = [posixpath.join(folder, word) for folder in folders]
         return all(posixpath.normpath(place) in made or self._workspace.is_folder(place) for place in places)
 
@@ -225,7 +225,7 @@ class SandboxGate(Gate):
 
 
 def _options_by_pattern(line: CommandFacts) -> Iterator[LinkDoubt]:
-    """Yield the files that a pattern of a command stands for, and that the program would read as options."""
+    """Yield a doubt for each pattern that stands for a file whose name the program would read as an option."""
     for command, _, folders, _ in line.steps:
         for word in command.patterns if "--" not in command.own else ():
             names = map(posixpath.basename, folders.matches(word, command) or ()) if "/" not in word else ()

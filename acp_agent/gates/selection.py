@@ -40,7 +40,7 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""The tools of each `group:NAME`. A session need not have them."""
+"""The tools of each `group:NAME`. A session may lack some of them."""
 
 PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
     {
@@ -92,7 +92,10 @@ class ToolChoice:
 
 
 class ModelSelection(NamedTuple):
-    """The differences for models whose `provider:model`, or `model`, a glob matches. None keeps the general value."""
+    """The changes to the choice for some models. `pattern` is a glob on `provider:model` or on `model` alone.
+
+    None keeps the general value.
+    """
 
     pattern: str
     profile: str | None = None
@@ -102,8 +105,8 @@ class ModelSelection(NamedTuple):
 
 
 def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str) -> ToolChoice:
-    """Return the choice for `provider:model`. The first match replaces parts of the general one; deny only grows."""
-    # A pattern without a provider is meant for the model of every provider: it must not fail to deny.
+    """Return the choice for a `provider:model`. The first match replaces profile and allow, and extends the others."""
+    # A pattern without a provider means the model of every provider. Otherwise its `deny` might not take effect.
     names = (model.casefold(), model.casefold().partition(":")[2])
     found = next((each for each in models if any(fnmatchcase(name, each.pattern.casefold()) for name in names)), None)
     if found is None:
@@ -136,8 +139,8 @@ class Selection:
         """Return the entry that excludes a tool, for the audit ("tools.deny: group:fs"); empty if none does.
 
         server     the MCP server of the tool, if known
-        commands   whether its calls are command lines: it is excluded where `bash` is denied, and is in each profile
-                   that has `bash`
+        commands   whether its calls are command lines. The tool is then excluded if `bash` is denied, and belongs to
+                   each profile that has `bash`
         """
         choice = self._choice
         for entry in choice.deny:
@@ -222,7 +225,7 @@ class SelectionGate(Gate):
     """A gate that refuses tools which the session does not have.
 
     selection   returns the selection in force; it is called for each call, since models may have different ones
-    narrowed    returns the only tools of the running turn, as its command has them; None for all
+    narrowed    returns the tools to which the slash command of the running turn limits it; None for all
     agent       returns the tools that the definition of the session's agent allows; None if it has no definition
     """
 
@@ -270,7 +273,7 @@ class SelectionGate(Gate):
 
 
 def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
-    """Return the entry that excludes a tool, or one that does the same; empty if none does."""
+    """Return the entry that excludes a tool, or another tool that does the same; empty if there is none."""
     found = selection.objection(name, spec.server, commands=spec.commands)
     for other in spec.acts_as:
         found = found or selection.objection(other)

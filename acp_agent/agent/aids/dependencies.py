@@ -126,7 +126,7 @@ class Dependencies:
         return f"Dependencies: {having}, {done} tool{' has' if done == 1 else 's have'} succeeded, {told}{lifted}"
 
     def _ways_out(self, hidden: Mapping[str, tuple[str, ...]], known: Collection[str]) -> frozenset[str]:
-        """Return the tools to call so that the hidden ones become available. There is no cycle among them."""
+        """Return the tools that the hidden ones wait for and that can be called now. Cycles were ignored before."""
         ways: set[str] = set()
         seen: set[str] = set()
         waiting = [name for missing in hidden.values() for name in missing if name in known]
@@ -142,7 +142,7 @@ class Dependencies:
         return frozenset(ways)
 
     def _look_for_unknown(self, known: Collection[str]) -> None:
-        """Warn about required tools that do not exist. Tools that do not exist themselves are not looked at."""
+        """Warn about required tools that do not exist. The requirements of a tool that does not exist are skipped."""
         if self._joining():
             return
         for tool, required in self._requires.items():

@@ -67,7 +67,7 @@ class PhaseCalls:
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
         """Return what the checkers report, as text for the model behind the results. None if they report nothing."""
         changes = (result.diffs or tool_id(use.name) in _CHANGING for use, result in outcomes if result.failure is None)
-        if not any(changes):  # a shell command's result does not tell
+        if not any(changes):  # changes by shell commands are not seen: their results do not list them
             return None
         result = await self._run(Phase.VERIFIER, _CHECK, {}, toolset)
         return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
@@ -107,7 +107,7 @@ class PhaseCalls:
 
 
 class RememberedSummaries:
-    """A store of summaries that also saves them to the memory. `kept` is the store behind it, or None."""
+    """A store of summaries that also saves them to the memory. `kept` is the store that it extends, or None."""
 
     def __init__(self, kept: Summaries | None, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
         self._kept = kept

@@ -19,7 +19,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
 
-NAME = "acp-agent"  # as which the agent stands in the settings
+NAME = "acp-agent"  # the agent's name in the settings of editors
 
 
 @frozen
@@ -36,14 +36,14 @@ class AgentCommand:
         return [self.command, *self.args]
 
     def as_json(self) -> JsonObject:
-        """Return it as the settings of most editors have it."""
+        """Return the command as an object in the form that most editors use."""
         return {"command": self.command, "args": list(self.args)}
 
 
 class EditorSetup(Protocol):
     """One editor.
 
-    title     its name, for people
+    title     its name, for the user
     file      the file that is written; empty if nothing can be written for this editor
     evidence  programs and folders. At least one exists if the editor is installed
     """
@@ -64,15 +64,15 @@ class EditorSetup(Protocol):
         ...
 
     def withdrawn(self, text: str, before: str | None) -> str | None:
-        """Return the text without them, or None if the file is to be removed. `before` is the text of the backup."""
+        """Return the text without the settings, or None to remove the file. `before` is the text of the backup."""
         ...
 
     def launch_in(self, text: str) -> AgentCommand | None:
-        """Return what the file starts, or None if the settings are not in it."""
+        """Return the command that the file starts, or None if the settings are not in it."""
         ...
 
     def remaining(self, launch: AgentCommand) -> str:
-        """Return what is left to do for the user, or "" for nothing."""
+        """Return what the user has still to do, or "" for nothing."""
         ...
 
 
@@ -82,7 +82,7 @@ class JsonSettings:
 
     path    the keys of the entry that starts the agent
     extra   members of the entry beside the command and its arguments
-    alone   the key of a setting that is the path of the program alone, if there is one
+    alone   the key of a setting that holds only the path of the program; empty if there is none
     """
 
     title: str
@@ -145,12 +145,12 @@ def _restored(text: str, path: Sequence[str], old: JsoncNode | None) -> str:
 
 @frozen
 class OwnFile:
-    """An editor that is configured by a program: a file of our own that the user's configuration loads.
+    """An editor whose configuration is a program. We write a file of our own, which the user's configuration loads.
 
-    comment   what begins a comment in it
-    body      the text below its first line; @COMMAND@, @ARGS@, @ALL@ and @ICON@ stand for literals of the language
-    load      what the user adds to their configuration
-    first_line   what else stands in the first line, which says what is started
+    comment      the characters that begin a comment in the file
+    body         the text below the first line; @COMMAND@, @ARGS@, @ALL@ and @ICON@ stand for literals of the language
+    load         tells the user how to load the file
+    first_line   the end of the first line, behind the command that is started
     """
 
     title: str
@@ -212,7 +212,7 @@ def _lisp(text: str) -> str:
 
 @frozen
 class MarimoFlag:
-    """marimo, whose agents are behind a flag of its configuration. Its list of agents cannot be extended."""
+    """marimo. A flag of its configuration switches agents on. Its list of agents cannot be extended."""
 
     file: str
     evidence: Sequence[str]
@@ -274,7 +274,7 @@ class MarimoFlag:
 
 @frozen
 class NoFile:
-    """An editor for which nothing can be written. `why` says so, `steps` what the user does instead."""
+    """An editor for which nothing can be written. `why` is the reason; `steps` says what the user does instead."""
 
     title: str
     evidence: Sequence[str]
@@ -442,6 +442,6 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
 
 
 def _marimo_file(home: str, config: str) -> str:
-    """Return the file that marimo reads: the one in the home folder, if it is there, comes first."""
+    """Return the file that marimo reads: the one in the home folder if it exists, else the one in `config`."""
     old = os.path.join(home, ".marimo.toml")
     return old if os.path.exists(old) else os.path.join(config, "marimo", "marimo.toml")

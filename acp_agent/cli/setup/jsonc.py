@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from acp_agent.core.data import frozen
 from acp_agent.core.types import Json
 
-_MARK = "\ufeff"  # of the byte order, at the start of a file
+_MARK = "\ufeff"  # the byte order mark at the start of a file
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _SAME_LINE = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*.*?\*/))*", re.DOTALL)
 _SCALAR = re.compile(
     r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|(?:true|false|null)\b'
 )
 _DEEPEST = 200
-_UNIT = "  "  # the indent of a file that has none
+_UNIT = "  "  # the indent for a file without any
 
 
 class JsoncFault(Exception):
-    """A place in a text that is no JSON, or not the JSON that is needed there. Lines and columns count from 1."""
+    """The text is not JSON at a place, or not the JSON that is needed there. Lines and columns count from 1."""
 
     def __init__(self, text: str, position: int, what: str) -> None:
         before = text[:position]
@@ -33,7 +33,7 @@ class JsoncFault(Exception):
 
 @frozen
 class JsoncMember:
-    """A member of an object. `start` is where its key begins; `comma` where the comma behind it is, or -1."""
+    """A member of an object. `start` is the position of its key, `comma` that of the comma behind it, or -1."""
 
     key: str
     start: int
@@ -194,7 +194,7 @@ class _Reader:
         return JsoncNode(start, self._at, items)
 
     def _comma(self, closing: str) -> int:
-        """Return where the comma behind a value is, or -1 in front of the closing bracket. Stand behind the comma."""
+        """Read the comma behind a value and return its position. Return -1 if the closing bracket is next."""
         self._skip()
         at = self._at
         if self._peek() == closing:
@@ -278,7 +278,7 @@ def _line_start(text: str, at: int) -> int:
 
 
 def _indent(text: str, at: int) -> str:
-    """Return the space at the start of the line of a place."""
+    """Return the spaces and tabs at the start of the line that contains position `at`."""
     found = re.match(r"[ \t]*", text[_line_start(text, at) : at])
     assert found is not None
     return found[0]

@@ -1,8 +1,7 @@
 """The words of a command that may be paths, and the folders where they may start.
 
-Gates judge commands by the paths that they name: a command is only read, not confined, so its paths are text. Patterns
-and messages are no paths: the first operand of grep, sed and the like, the words of echo, and words with blanks that do
-not begin like a path.
+Gates judge a command by the paths in its text. Patterns and messages are no paths: the first operand of grep, sed and
+the like, the words of echo, and words with blanks that do not begin like a path.
 """
 
 import posixpath
@@ -46,7 +45,7 @@ MAX_FOLDERS = 64
 """The most folders of a command that are followed."""
 
 MAX_WORDS = 1000
-"""The most places of one command line (words in its possible folders) that are resolved. With more, it asks."""
+"""The most paths of one command line (words in its possible folders) that are resolved. With more, the gate asks."""
 
 Expand = Callable[[str, str], Sequence[str] | None]
 """Returns the paths that a shell's pattern stands for in a folder, relative to it; None if there are too many."""
@@ -60,13 +59,13 @@ _ELSEWHERE = ("~",)
 
 
 def nothing_known(path: str) -> bool:
-    """Return an `IsFolder` that knows of no folder."""
+    """Return False: an `IsFolder` for gates that know no folder."""
     del path
     return False
 
 
 def unexpanded(pattern: str, folder: str) -> Sequence[str]:
-    """Return an `Expand` that knows of no files: patterns are judged as text."""
+    """Return no paths: an `Expand` for gates that judge patterns as text."""
     del pattern, folder
     return ()
 
@@ -76,7 +75,7 @@ class Folders:
     """The folders in which a command may run, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
 
     expand           returns the files that a pattern stands for
-    lost             whether there are too many to follow, since each uncertain `cd` may double them
+    lost             whether there are too many folders to follow, since each uncertain `cd` may double them
     changes_ignores  whether an earlier command named a file of ignore rules and may have changed it
     """
 
@@ -93,7 +92,7 @@ class Folders:
             yield from (posixpath.join(folder, word) for folder in self.possible)
 
     def matches(self, word: str, command: Command) -> Sequence[str] | None:
-        """Return the files a word of a command stands for if it is a pattern; empty for others, None for too many."""
+        """Return the files that a word stands for if it is a pattern; empty for other words, None for too many."""
         found = dict[str, None]()
         for folder in self.possible if word in command.patterns else ():
             names = self.expand(word, folder)
@@ -105,7 +104,7 @@ class Folders:
     def entered_by(self, command: Command, searched: Sequence[str] = ()) -> tuple[str, ...] | None:
         """Return the folders that a `cd` may lead to; None for too many.
 
-        An unknown folder (`cd $x`) adds nothing: its word is judged.
+        An unknown folder (`cd $x`) adds nothing, because the word itself is judged.
 
         searched   the folders of CDPATH, where a name is looked for as well
         """
@@ -115,7 +114,7 @@ class Folders:
         matches = self.matches(target, command)
         above = searched if not target.startswith(("/", "~", ".")) else ()
         named = [*self.places(target), *(posixpath.join(folder, target) for folder in above)]
-        # bash takes `link/..` for the folder of the link, `cd -P` for the parent of what it leads to.
+        # In bash `link/..` is the folder that contains the link; with `cd -P` it is the parent of the link's target.
         logical = [posixpath.normpath(each) for each in named if ".." in each.split("/")]
         return None if matches is None else (*named, *("" if each == "." else each for each in logical), *matches)
 
@@ -156,8 +155,9 @@ class _Shell:
     begun   those in which the present list of commands began
     ends    those in which it may end so far
     sure    whether `&&` alone joins the list, so that the next command runs only if all before it worked
-    before  where `cd -` leads; empty if nothing is known
-    stack   what `pushd` put aside, the last on top; `vague` if some of it may be missing
+    before  the folders to which `cd -` may lead; empty if nothing is known
+    stack   the folders that `pushd` stored, the latest last
+    vague   whether the stack may be incomplete
     """
 
     now: tuple[str, ...] = ("",)
@@ -169,7 +169,7 @@ class _Shell:
     vague: bool = False
 
     def inside(self) -> "_Shell":
-        """Return the shell at the beginning of a list inside its present command."""
+        """Return the shell at the beginning of a list of commands inside its present command."""
         return replace(self, begun=self.now, ends=self.now, sure=True)
 
     def behind(self, operator: str) -> "_Shell":
@@ -179,19 +179,19 @@ class _Shell:
                 return self
             case ";" | "":
                 return replace(self, now=self.ends, begun=self.ends, sure=True)
-            case _:  # what stood before it may have failed, or been another process
+            case _:  # the command before the operator may have failed, or been another process
                 every = _union(self.begun, self.ends, self.now)
                 return replace(self, now=every, ends=every, sure=False, vague=True)
 
     def moved(self, folders: Sequence[str], *, certain: bool, stack: tuple[tuple[str, ...], ...]) -> "_Shell":
-        """Return the shell after a command that enters one of these folders, or fails unless it is `certain`."""
+        """Return the shell after a command that enters one of these folders. It may have failed unless `certain`."""
         now = tuple(folders) if self.sure else _union(self.now, folders)
         ends = tuple(folders) if certain and self.sure else _union(self.ends, folders)
         before = self.now if self.sure else _union(self.before or _ELSEWHERE, self.now)
         return replace(self, now=now, ends=ends, before=before, stack=stack, vague=self.vague or not self.sure)
 
     def after_group(self, inner: "_Shell", *, certain: bool) -> "_Shell":
-        """Return the shell after commands that it ran itself, all of them in their order if `certain`."""
+        """Return the shell after a group that it ran itself. If `certain`, all commands of it ran in their order."""
         if certain and self.sure:
             return replace(inner, begun=self.begun, ends=_union(self.ends, inner.ends))
         every = _union(self.now, self.ends, inner.begun, inner.ends, inner.now)
@@ -217,7 +217,7 @@ class _Walk:
             kept = len(posixpath.commonprefix((scopes, command.scopes)))
             for scope in reversed(scopes[kept:]):
                 shell = self._left(scope, outer.pop(), shell)
-            if number and not command.joined:  # another spelling of the line, or a text that nobody can parse
+            if number and not command.joined:  # another reading of the line, or a text that cannot be parsed
                 shell = replace(shell, ends=self._seen)
             shell = shell.behind(command.joined) if number else shell
             for _ in command.scopes[kept:]:
@@ -242,7 +242,7 @@ class _Walk:
         return shell
 
     def _left(self, scope: str, outer: _Shell, inner: _Shell) -> _Shell:
-        """Return the shell behind a bracket: a subshell changes nothing, and what is in a condition may not run."""
+        """Return the shell behind a bracket. A subshell changes nothing. Commands in a condition may not have run."""
         if scope.startswith("("):
             return outer
         grouped = scope.startswith("{")
@@ -273,7 +273,7 @@ class _Walk:
         return shell.moved(found, certain=certain, stack=stack)
 
     def _note(self, command: Command, shell: _Shell) -> None:
-        """Note what a command may change for those behind it."""
+        """Note what a command may change for the commands behind it."""
         self._seen = _union(self._seen, shell.now, shell.ends)
         if len(self._seen) > MAX_FOLDERS:
             self._folders, self._seen = replace(self._folders, lost=True), ("",)
@@ -316,16 +316,16 @@ def path_words(command: Command) -> Iterator[str]:
 def patterns_of(command: Command) -> Iterator[str]:
     """Yield the arguments that the shell replaces by names of files.
 
-    They count wherever they stand, since each name becomes a word of its own. `echo` and the like print the names.
+    They count at every position, since each name becomes a word of its own, and for `echo` as well, which prints names.
     """
     if command.patterns:
         yield from (word for word in command.own if word in command.patterns and _is_path(word))
 
 
 def odd_words(command: Command) -> Iterator[str]:
-    """Yield the words that look like text, but may be names: `a b`, `a$b`, `@x`, `-x` behind `--`.
+    """Yield the words that look like text, but may be names of files: `a b`, `a$b`, `@x`, `-x` behind `--`.
 
-    A link may have such a name. Only the files tell.
+    A link may have such a name, so the caller must look whether the file exists.
     """
     if command.tool in _PRINTERS:
         return
@@ -341,9 +341,9 @@ def odd_words(command: Command) -> Iterator[str]:
 
 
 def _as_read(parsed: ParsedArguments, *, chained: bool) -> Iterator[str]:
-    """Yield the words that are paths by the program's grammar, also seen from the folder that an option names.
+    """Yield the words that are paths by the program's grammar, also relative to the folder that an option names.
 
-    With `chained` every such option is relative to the one before it, and all other paths to the last one.
+    With `chained` every such option is relative to the previous one, and all other paths are relative to the last one.
     """
     folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
     if chained and folders and not parsed.unknown:
@@ -363,7 +363,7 @@ def _as_read(parsed: ParsedArguments, *, chained: bool) -> Iterator[str]:
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:
-    """Yield a word, the value in `--option=value` and `name=value`, that in `-I/path`, that in `@file`."""
+    """Yield the paths that a word may hold: the word itself, and the values of `--option=value`, `-I/path`, `@file`."""
     if not word.startswith("-"):
         yield word.removeprefix("@")
     elif not word.startswith("--"):
@@ -376,7 +376,8 @@ def candidates(word: str, program: str = "") -> Iterator[str]:
 def _attached(word: str, program: str) -> Iterator[str]:
     """Yield the possible values at the end of a word of short options: `Cdocs`, `docs`, `ocs`, … for `-xCdocs`.
 
-    If the letters with values are known, the first of them ends the options. `gcc -Isrc/x` has only one option.
+    If it is known which letters take a value, the first of these ends the options. Programs such as gcc do not bundle
+    options, so `-Isrc/x` has only one.
     """
     bundle = _BUNDLE.match(word)
     if bundle is None:

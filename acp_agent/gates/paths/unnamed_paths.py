@@ -1,7 +1,8 @@
 """Files that a command opens without naming them: behind links (`grep -R`), or named by another command (`| xargs`).
 
-A link of the repository may lead out of the workspace, and a command that follows it reads there without naming it. If
-this is unclear, the answer is that links are followed: the gate asks only if a link leads out.
+A link of the repository may lead out of the workspace, and a command that follows it reads a file there without naming
+it. If it is unclear whether a command follows links, it counts as following them. The gate asks only if a link leads
+out.
 
 What a command prints may name any file: `git log --format=%x2fetc%x2fpasswd | xargs cat` reads /etc/passwd. So a rule
 allows such a line only if it names both programs (`xargs wc *`), and if what feeds them prints nothing but names of
@@ -36,7 +37,7 @@ _FIND = frozenset(
 _NUMBER = re.compile(r"-\d+[a-zA-Z]?")
 _PATTERNS = ("--ignore-case", "--word-regexp", "--extended-regexp", "--fixed-strings", "--perl-regexp")
 _LISTERS = {
-    # The options with which a program prints nothing but names of files, if it is given one of _LISTING.
+    # With only these options a program prints nothing but names of files. It also needs an option of _LISTING.
     "ls": (*"1aAtrSUXdRf", "--all", "--almost-all", "--directory", "--recursive", "--reverse"),
     "grep": (
         *(*"rRlLiwxEFGPIsZ", *_PATTERNS, "--recursive", "--files-with-matches", "--files-without-match", "--include"),
@@ -85,7 +86,7 @@ _SEPARATORS = ("\\n", "\\0", "\n")
 
 
 def takes_names(command: Command) -> bool:
-    """Return whether a command reads the names for the program it starts from its input or from a list."""
+    """Return whether a command takes the names for the program that it starts from its input or from a list."""
     return command.name not in ("find", "gfind", "bfs", "fd", "fdfind")
 
 
@@ -107,7 +108,7 @@ def name_list(command: Command) -> str:
 
 
 def names_only(command: Command) -> bool:
-    """Return whether a command and all it starts open none of the names they are given."""
+    """Return whether neither a command nor those that it starts open the files whose names they get."""
     leaves = [each for each in command.walk() if not each.runs]
     return all(each.name in NAMES_ONLY and each.standard for each in leaves)
 
@@ -118,7 +119,7 @@ def feeds_names_below(pipeline: Sequence[Command], xargs: Command) -> bool:
 
 
 def _takes_names_whole(xargs: Command) -> bool:
-    """Return whether xargs cuts names at most at blanks, adds nothing to them, and reads no list from a file."""
+    """Return whether xargs splits names only at blanks or line ends, adds nothing to them, and reads no list."""
     options, _ = getopt(xargs.own, "aIdELnPs", "--arg-file", "--delimiter", "--replace")
     given = [name for name, _ in options]
     loose = [word for word in xargs.own if word.startswith(("-i", "--replace"))]
@@ -131,16 +132,16 @@ def _takes_names_whole(xargs: Command) -> bool:
 
 
 def _quiet(command: Command) -> bool:
-    """Return whether only its standard output goes on, and no error message, which may hold any text."""
+    """Return whether a command passes on only its standard output. Error messages could contain any text."""
     silenced = all(each.harmless and each.operator not in (">&", "<&") for each in command.redirections)
     blanks = any(char.isspace() for word in command.argv for char in word)
-    options = any(word[:1] in "*?[" for word in command.patterns)  # a file may be called like an option
+    options = any(word[:1] in "*?[" for word in command.patterns)  # a file may have the name of an option
     plain = command.standard and not command.runs and not command.assignments
     return silenced and plain and not blanks and not options
 
 
 def _filters(command: Command) -> bool:
-    """Return whether a command prints lines of its input, each whole."""
+    """Return whether a command prints only whole lines of its input."""
     name, args = command.name, command.argv[1:]
     if not _quiet(command):
         return False
@@ -178,8 +179,8 @@ class Followed(NamedTuple):
     """Links that a command follows.
 
     how       the program and its option, such as "grep -R"
-    folders   the folders below which it meets them
-    finder    the find or fd that gives links to another command; None if any link is followed
+    folders   the folders in which the command looks for files
+    finder    the find or fd that passes links to another command; None if the command follows every link
     """
 
     how: str
@@ -187,7 +188,7 @@ class Followed(NamedTuple):
     finder: Command | None = None
 
     def reads_through(self, link: str, *, folder: bool) -> bool:
-        """Return whether the command reads what `link` leads to, which may be a folder."""
+        """Return whether the command reads the target of `link`. `folder` says whether that is a folder."""
         return self.finder is None or _gives(self.finder, link, folder=folder)
 
 
@@ -227,7 +228,7 @@ _FOLLOWERS = {
     "scp": _Follower("r"),
 }
 _SPARED = {"diff": "--no-dereference", "zip": "-y", "7z": "-snl", "7za": "-snl", "7zz": "-snl", "jar": ""}
-"""Programs that follow links by themselves, and the option that stops them."""
+"""Programs that follow links by default, and the option that turns this off."""
 _NEVER_HERE = frozenset(("cp", "gcp", "rsync", "scp", "chmod", "chown", "chgrp", "diff", "zip", "7z", "7za", "7zz"))
 """Programs that search only the folders that they are given."""
 _BY_ENTRY = frozenset(("rm", "rmdir", "unlink", "readlink", "test", "[", "mv", "gmv"))
@@ -260,7 +261,7 @@ def followed(command: Command) -> Iterator[Followed]:
 
 
 def spliced(command: Command) -> str:
-    """Return the word in which find or fd puts a name into another path, such as `../{}`; empty without one."""
+    """Return the word in which find or fd makes another path of a name, such as `../{}`; empty if there is none."""
     if command.name not in FINDERS and command.name not in _FD:
         return ""
     for word in (word for inner in command.runs for each in inner.walk() for word in each.argv):
@@ -271,7 +272,10 @@ def spliced(command: Command) -> str:
 
 
 def _option(name: str, args: tuple[str, ...]) -> str | None:
-    """Return the option by which a program follows links, also abbreviated or in a bundle; None if it follows none."""
+    """Return the option by which a program follows links, or None if it follows none.
+
+    The option may be abbreviated or in a bundle. It is empty for a program that follows links by default.
+    """
     if name in _SPARED:
         stopped = any(word == _SPARED[name] or (name == "zip" and _bundled(word, "y")) for word in args)
         return None if stopped else ""
@@ -312,7 +316,7 @@ def _folders(command: Command) -> tuple[str, ...]:
 
 
 def starting_points(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders that find is told to search."""
+    """Return the folders that find searches."""
     at = _first_start(args)
     end = next((each for each in range(at, len(args)) if args[each][:1] in ("-", "(", "!", ",")), len(args))
     return args[at:end] or (".",)
@@ -336,7 +340,7 @@ def _found(command: Command) -> Iterator[Followed]:
 
 
 def _only_types(own: tuple[str, ...]) -> bool:
-    """Return whether find or fd gives no links to the commands it runs."""
+    """Return whether find or fd is restricted to types, so that it passes no links to the commands it runs."""
     if "-type" in own:
         tests = _tests(own)
         typed = any(word == "-type" and _TYPES.fullmatch(value) for word, value in pairwise(tests))
@@ -353,7 +357,7 @@ def _tests(own: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _gives(finder: Command, link: str, *, folder: bool) -> bool:
-    """Return whether find or fd may give a link to a command that reads through it."""
+    """Return whether find or fd may pass a link to a command that reads the target."""
     if folder and all(_reads_no_folder(leaf) for inner in finder.runs for leaf in inner.walk() if not leaf.runs):
         return False
     own, base = finder.own, posixpath.basename(link)
@@ -368,7 +372,7 @@ def _gives(finder: Command, link: str, *, folder: bool) -> bool:
 
 
 def _named(base: str, pattern: str, *, ignoring_case: bool) -> bool:
-    """Return whether a pattern of find may match a name. True if find may read the pattern in another way."""
+    """Return whether a pattern of find may match a name. True if it is unclear how find reads the pattern."""
     if set(pattern) & set("[]\\") or (ignoring_case and not (pattern + base).isascii()):
         return True
     return fnmatchcase(base.casefold(), pattern.casefold()) if ignoring_case else fnmatchcase(base, pattern)
@@ -382,7 +386,7 @@ def _reads_no_folder(command: Command) -> bool:
 
 
 def _opens(command: Command) -> bool:
-    """Return whether a command, or one that it starts, opens the targets of the names that it is given."""
+    """Return whether a command, or one that it starts, opens the files whose names it gets, links included."""
     return any(_opens_itself(each) for each in command.walk() if not each.runs)
 
 

@@ -1,7 +1,7 @@
 """The words of a command that name files it may change.
 
-Programs that only read are listed, and for copiers it is known which word is the destination. Every other program may
-change all files that it names, so the gate asks about them.
+There is a list of programs that only read, and one of copiers, for which it is known which word is the destination.
+Every other program may change all files that it names, so the gate asks about them.
 """
 
 import posixpath
@@ -20,7 +20,7 @@ from acp_agent.gates.shell.wrappers import is_runner
 
 
 class Written(NamedTuple):
-    """A word that names a changed file or folder. `whole` if the folder changes with everything below it."""
+    """A word that names a changed file or folder. `whole` means that everything below the folder may change."""
 
     word: str
     whole: bool = False
@@ -42,7 +42,7 @@ _BY_GRAMMAR = frozenset(
         "gzcat", "bzcat", "xzcat", "zstdcat",
     )
 )  # fmt: skip
-"""Programs that write only the files that their grammars say."""
+"""Programs that write only the files that their grammars name."""
 _PACKERS = frozenset(("gzip", "gunzip", "pigz", "unpigz", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd"))
 _MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gtouch"))
 _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
@@ -56,7 +56,7 @@ _GIT_WRITES = frozenset(
 _STAGED = frozenset(("--staged", "-S"))
 _PLANTED = ".git/hooks"
 _UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    # options with values; those that name the folder; short options with which it only lists or packs
+    # By program: short options with a value; options that name the folder; short options that only list or pack.
     **dict.fromkeys(("tar", "gtar", "bsdtar"), ("bCfFgHIKLNTVX", ("C", "--directory", "--cd"), "trucAdO")),
     "unzip": ("dxP", ("d",), "lptczZ"),
     "patch": ("BDFVdgioprxYzZ", ("d", "--directory"), ""),
@@ -90,7 +90,7 @@ def written(command: Command) -> Words:
         yield from _interpreter(command, interpreter)
     elif name in tables().shells:
         script = () if command.runs else operands(command.own)
-        yield from _named(script[1:])  # the script itself is only run
+        yield from _named(script[1:])  # without the script itself, which is only read
     elif name in FINDERS:
         yield from _finder(command)
     elif name == "git":
@@ -113,7 +113,7 @@ def reads_only(command: Command) -> bool:
 
 
 def named(command: Command) -> Words:
-    """Return every word that may be a path, which a command prints for another one to change."""
+    """Return every word that may be a path in a command whose output names the files that another command changes."""
     return (Written(word, whole=True) for word in (*path_words(command), *_texts(command.argv[1:])))
 
 
@@ -139,7 +139,7 @@ def _writer(command: Command) -> Words:
 
 
 def _copied(command: Command, *, moves: bool) -> Words:
-    """Yield the destination, and the path of each source in it. Sources that are moved away are changed as well."""
+    """Yield the destination, and the path of each source below it. Sources are changed as well if they are moved."""
     args, parsed = command.own, _parsed(command)
     targets, paths = parsed.values("-t", "--target-directory"), parsed.operands
     if not _certain(parsed) and command.name not in ("rsync", "scp"):
@@ -155,18 +155,18 @@ def _copied(command: Command, *, moves: bool) -> Words:
 
 
 def _parsed(command: Command) -> ParsedArguments:
-    """Return a command as its grammar reads it; an empty result if there is no grammar."""
+    """Return the arguments as parsed by the program's grammar; an empty result if there is no grammar."""
     grammar = grammar_of(command.tool)
     return grammar.parse(command.own) if grammar is not None else ParsedArguments()
 
 
 def _certain(parsed: ParsedArguments) -> bool:
-    """Return whether the grammar knows all options, and so which words are operands."""
+    """Return whether the grammar knows all options. Only then it is certain which words are operands."""
     return bool(parsed.arguments) and not parsed.unknown
 
 
 def _kept(command: Command) -> list[str]:
-    """Return the words of a program that may change all files it names, without those that it is told to exclude."""
+    """Return the words of a program that may change all files it names, without the values of options that exclude."""
     args, parsed, grammar = command.own, _parsed(command), grammar_of(command.tool)
     if grammar is not None and WordKind.WRITE in grammar.operands and _certain(parsed):
         return [each.word for each in parsed.arguments if each.kind.path]
@@ -174,9 +174,10 @@ def _kept(command: Command) -> list[str]:
 
 
 def _unpacked(command: Command) -> Words:
-    """Yield git's hooks if an archive or a patch may bring them: it is unpacked over the session's folder or another.
+    """Yield the folder of git's hooks if an archive or a patch may write into it.
 
-    Below a folder of its own (`-C build`) its files are no hooks.
+    It may if it is unpacked into the session's folder or outside of it. In a subfolder (`-C build`) no file of it
+    becomes a hook.
     """
     name, args = command.name, command.own
     if name == "git":
@@ -195,8 +196,8 @@ def _unpacked(command: Command) -> Words:
             return
         options, files = getopt(given, letters, "--directory", "--cd")
         if name == "patch" and files:
-            return  # this file is patched, whatever the patch names
-        told = not bundled or sum(letter in letters for letter in first) < 2  # else the order of values differs
+            return  # only the named file is patched
+        told = not bundled or sum(letter in letters for letter in first) < 2  # else it is unclear which value is whose
         folders = [value for option, value in options if option in folder and told]
     below = posixpath.normpath(posixpath.join("", *folders))
     if below == "." or below.startswith(("/", "~", "..", "$")):
@@ -210,20 +211,20 @@ def _flags(args: tuple[str, ...], letters: str) -> list[str]:
 
 
 def _archives(args: Sequence[str]) -> bool:
-    """Return whether tar makes or lists an archive, and so only reads its files."""
+    """Return whether tar makes or lists an archive. It then only reads the files that it names."""
     flags = _flags(_dashed(args), _UNPACKERS["tar"][0])
     reads = has_option(flags, "ctru", "--create", "--list", "--append", "--update")
     return reads and not has_option(flags, "x", "--extract", "--get", "--remove-files")
 
 
 def _dashed(args: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of tar with a dash before a first bundle of options."""
+    """Return the arguments of tar. A first bundle of options without a dash gets one."""
     first = next(iter(args), "-")
     return tuple(args) if first.startswith("-") else (f"-{first}", *args[1:])
 
 
 def _finder(command: Command) -> Words:
-    """Yield the folders that find searches if it removes or runs something, without those that it is told to skip."""
+    """Yield the folders that find searches if it deletes or runs something, without those that it skips."""
     args = command.argv[1:]
     harmless = all(reads_only(inner) for inner in command.runs)
     if harmless and not any(word in _FIND_WRITES for word in args):
@@ -258,7 +259,7 @@ def _outputs(command: Command) -> Words:
         parsed = grammar.parse(command.own).arguments
         yield from (Written(each.word) for each in parsed if each.word and each.kind is WordKind.WRITE)
         if WordKind.WRITE in grammar.operands and not command.patterns.isdisjoint(command.own):
-            yield from (Written(each.word) for each in parsed if not each.option)  # `uniq *`: any may be the second
+            yield from (Written(each.word) for each in parsed if not each.option)  # `uniq *`: any may be its output
     if command.name in _OUTPUT_READERS:
         yield from (Written(value) for _, value in getopt(args, "oO", *_OUTPUT)[0] if value)
 
@@ -280,7 +281,7 @@ def _interpreter(command: Command, known: str) -> Words:
         codes.append(command.stdin)
     yield from (Written(token) for code in codes for token in _tokens(code))
     words = operands(command.own)
-    yield from _named(words if codes else words[1:])  # a script itself is only run
+    yield from _named(words if codes else words[1:])  # without the script itself, which is only read
 
 
 def _named(words: "Sequence[str] | Iterator[str]") -> Words:
@@ -288,7 +289,7 @@ def _named(words: "Sequence[str] | Iterator[str]") -> Words:
 
 
 def _texts(words: "Sequence[str] | Iterator[str]") -> Iterator[str]:
-    """Return the paths that words may contain: whole, and the values in them. HEAD is taken for a revision."""
+    """Return the paths that words may hold: the words themselves and the values in them. HEAD is git's, no path."""
     return (each for word in words for each in candidates(word) if each and not URL.match(each) and each != "HEAD")
 
 

@@ -1,1 +1,1 @@
-"""Rules: patterns, what they say about commands and other calls, the policy, named groups of commands."""
+"""Rules on calls: permission rules, the rules of the policy, and named groups of commands."""

@@ -1,7 +1,7 @@
 """Named groups of commands that are refused or asked about together (`deny_groups.toml`).
 
-They add to the blocklist's core and are judged on the same parsed commands, behind wrappers and in nested shells. The
-blocklist provides the function that compares a pattern with a command.
+They extend the built-in blocklist. Like it they are compared with the parsed commands of a line, including those behind
+wrappers and in nested shells. The blocklist provides the function that compares a pattern with a command.
 """
 
 import posixpath
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 @cache
 def deny_groups() -> Mapping[str, Group]:
-    """Return the packaged groups by name, a constant that is read when the first command is judged."""
+    """Return the packaged groups by name. They are read once, when the first command is judged."""
     data = tomllib.loads(files("acp_agent.gates.rules").joinpath("deny_groups.toml").read_text(encoding="utf-8"))
     return MappingProxyType({name: _group(name, cast("dict[str, object]", table)) for name, table in data.items()})
 
@@ -129,7 +129,7 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
 
 
 def patterns_for(patterns: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """Return the patterns that may match a program, by the initial of its name: most begin with another."""
+    """Return the patterns that may match a program. Most are skipped because they begin with another letter."""
     return _with_initial(patterns, name.casefold()[:1])
 
 
@@ -162,7 +162,7 @@ def _fetched(fetches: str, fetchers: frozenset[str], commands: tuple[Command, ..
 
 
 def _lines(commands: tuple[Command, ...]) -> Iterator[tuple[Command, ...]]:
-    """Yield the commands of the text itself, then those of each text inside it."""
+    """Yield the commands of the line itself, then those that each of them starts."""
     yield commands
     for command in commands:
         if command.runs:
@@ -176,7 +176,7 @@ def _saved(command: Command) -> Iterator[str]:
 
 
 def _script(command: Command) -> str:
-    """Return the file that a command runs: itself by a path, or the first operand of a shell or an interpreter."""
+    """Return the file that a command runs: its own path, or the first operand of a shell or an interpreter."""
     if _runs_code(command):
         operand = next(iter(operands(command.argv[1:])), "")
         return "" if operand == "-" else operand
@@ -197,7 +197,7 @@ def _reads_program(command: Command) -> bool:
         call = shell_call(args)
         return not call.texts and (call.stdin or not call.operands or call.operands[0] in ("-", "/dev/stdin"))
     known = tables().interpreter(command.name) if _runs_code(command) else ""
-    if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # these read data, or run it on another host
+    if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # their input is data, or runs on another host
         return command.name in ("source", ".") and args[:1] in (("-",), ("/dev/stdin",))
     plain = operands(args)
     return not option_texts(tables().interpreters[known], args) and "-m" not in args and plain[:1] in ([], ["-"])

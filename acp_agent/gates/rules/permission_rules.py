@@ -40,7 +40,10 @@ from acp_agent.gates.shell.wrappers import is_runner
 from acp_agent.regex import LinearRegex
 
 INNER_BLANK = "\x1f"
-"""Replaces a blank inside one word for a rule that allows, so that `git log *` does not match `git "log x"`."""
+"""The character that replaces a blank inside a word before a rule that allows is compared.
+
+So `git log *` does not match `git "log x"`.
+"""
 
 
 class Action(StrEnum):
@@ -116,7 +119,7 @@ class Rule:
 
 
 def _ends(pattern: str, *, strict: bool) -> list[str]:
-    """Return the patterns that a command pattern stands for, since a `*` at its end respects words."""
+    """Return the globs that a command pattern stands for, since a `*` at its end respects words."""
     if not pattern.endswith("*") or pattern.endswith("\\*") or pattern == "*":
         return [pattern]
     stem = pattern[:-1]
@@ -195,14 +198,14 @@ def denied_outright(rules: tuple[Rule, ...]) -> bool:
 
 
 def arguments_text(invocation: Invocation) -> str:
-    """Return the arguments as canonical JSON: equal arguments have one spelling."""
+    """Return the arguments as canonical JSON, so that equal arguments give equal texts."""
     return json.dumps(invocation.call.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def rule_action(invocation: Invocation, rules: tuple[Rule, ...], resolve: Resolve) -> Action | None:
-    """Return what the rules say of all values of a call: deny or ask if they do so for one, allow if for all.
+    """Return the action of the rules on a call: deny or ask if they do so for one of its values, allow if for all.
 
-    None if no rule decides about one of them.
+    None if no rule denies or asks, and none matches one of the values.
     """
     if not rules:
         return None
@@ -222,7 +225,7 @@ def _first(rules: tuple[Rule, ...], exact: tuple[str, ...], loose: tuple[str, ..
 
 
 def _values(invocation: Invocation, resolve: Resolve) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return what rules are compared with: paths resolved and as given, URLs, or else the arguments as JSON."""
+    """Return the texts that rules are compared with: paths resolved and as given, URLs, or the arguments as JSON."""
     values: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for subject in invocation.subjects:
         match subject:
@@ -269,7 +272,11 @@ class Judgement(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """The outcome for one command. A `neutral` one neither allows nor needs to be allowed; one that `reads` may run."""
+    """The outcome for one command.
+
+    neutral   whether the command needs no approval and gives none to the others of the line
+    reads     whether it may run because it only reads
+    """
 
     action: Action | None
     reasons: tuple[str, ...] = ()
@@ -296,7 +303,7 @@ def allowance(shell: ShellText, rules: tuple[Rule, ...], granted: Granted, *, re
     pipeline: list[Command] = []
     for command in analysis.commands:
         pipeline = pipeline if command.joined == "|" else []
-        # More may write to the pipe than the commands seen: a group (`(a; b) | c`), or errors (`|&`).
+        # The pipe may get more than the output of the commands in `pipeline`: a group `(a; b) | c`, or errors `|&`.
         group = pipeline and pipeline[0].joined and not {"(", "{"}.isdisjoint(shell.text)
         verdicts.append(court.command(command, () if group or "|&" in shell.text else pipeline))
         pipeline.append(command)
@@ -328,13 +335,13 @@ def denial_of(shell: ShellText, rules: tuple[Rule, ...], granted: Granted) -> Ju
     for command in found:
         for key in programs.denials(command):
             if granted(key) is False:
-                return Judgement(Action.DENY, ("rejected by the user, always",))
+                return Judgement(Action.DENY, ('the user answered "always reject"',))
     return None
 
 
 @frozen
 class _Court:
-    """A judge of single commands by one set of rules and grants."""
+    """Judges single commands by one set of rules and grants."""
 
     rules: tuple[Rule, ...]
     granted: Granted
@@ -351,7 +358,7 @@ class _Court:
         rule = self._rule(command) if self.rules else None
         doubts = list(self._doubts(command, rule))
         if rule is not None and any(programs.exceeds(each, rule.literal) for each in command.walk()):
-            doubts.append(f"{shown} destroys or overwrites, which the words of the rule do not say")
+            doubts.append(f"{shown} destroys or overwrites something, which the rule does not name")
         allowed = self._allowed(command, rule, pipeline)
         if allowed and not doubts:
             return _Verdict(Action.ALLOW)
@@ -398,7 +405,7 @@ class _Court:
         return inner_allowed or covered
 
     def _doubts(self, command: Command, rule: Rule | None = None) -> Iterator[str]:
-        """Yield why a command asks even if it is allowed, except for what a rule names itself."""
+        """Yield the reasons why a command asks although a rule allows it, except those that the rule itself names."""
         for each in command.walk():
             for redirection in each.redirections:
                 if not redirection.harmless:
@@ -413,7 +420,7 @@ class _Court:
                     yield doubt.reason
 
     def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
-        """Return the prefixes that would have to be granted; empty if no prefix can cover one of the commands."""
+        """Return the prefixes that the user would have to grant. Empty if one of the commands has none."""
         found: list[str] = []
         for command, verdict in zip(commands, verdicts, strict=True):
             if verdict.action is Action.ALLOW or (verdict.neutral and not all(each.neutral for each in verdicts)):
@@ -432,7 +439,7 @@ def canonical(command: Command) -> str:
 
 
 def _covers(rule: Rule, command: Command) -> bool:
-    """Return whether a rule names what the command starts, not only the command: `xargs wc *`, `bash -c *`."""
+    """Return whether a rule names not only a command but also what it starts, such as `xargs wc *` or `bash -c *`."""
     if command.name in tables().shells:
         return "-c" in rule.literal
     leaves = [each for each in command.walk() if not each.runs]

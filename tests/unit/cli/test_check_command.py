@@ -471,7 +471,7 @@ def test_a_custom_tool_is_checked_with_an_example_and_what_the_gates_say(
     asked = "asked      ./deploy.sh 'staging' '2' 'files' 'files' 'true' 'nam'"
     example = '{"env": "staging", "times": 2, "files": ["files", "files"], "dry": true, "name": "nam"}'
     assert rest.splitlines()[:2] == [f"example    {example}", asked]
-    assert "variable   TOKEN is not seen by commands" in rest
+    assert "variable   TOKEN is not passed on to commands" in rest
     (tmp_path / "config.toml").write_text("[[tools.permissions.deploy]]\npattern = '*live*'\naction = 'deny'\n")
     assert main(["tools", "check", "deploy.toml", '{"env": "live"}']) == 1
     assert "denied     ./deploy.sh 'live'\n" in capsys.readouterr().out

@@ -181,7 +181,7 @@ async def test_the_model_is_not_told_that_the_system_will_retry():
     limited, _, _ = gate(1)
     await limited.execute(call("read", number=1))
     result = await limited.execute(call("read", number=2))
-    assert "Nothing repeats this call by itself" in result.text
+    assert "The call is not repeated automatically" in result.text
 
 
 async def test_the_window_slides():
