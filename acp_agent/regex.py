@@ -1,11 +1,10 @@
-"""Regular expressions that take linear time whatever the pattern is: RE2 behind a typed face.
+"""Regular expressions that take linear time for every pattern: RE2 with type annotations.
 
-Python's own `re` can be made to run for hours by a pattern or a file name from outside, holding the interpreter
-all the while.
+With Python's own `re`, a pattern or a file name from outside can make a search run for hours and block the interpreter.
 
-Linear in the text is not always fast: RE2 may take a step for each byte and each instruction of the pattern, and a call
-cannot be ended from outside. A bounded repeat has thousands of instructions. So one call gets no more text than it can
-search in a fraction of a second, and the caller is asked between two calls whether to go on.
+Linear in the text is not always fast: RE2 may take a step for each byte and each instruction of the pattern, and a
+bounded repeat has thousands of instructions. A call cannot be interrupted. So one call searches only as much text as
+takes a fraction of a second, and the caller's `check` may stop the search between two calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -73,11 +72,11 @@ class _Engine(Protocol):
 _ENGINE = cast("_Engine", re2)
 
 RegexError = _ENGINE.error
-"""What RE2 raises for a pattern that it cannot compile."""
+"""The exception that RE2 raises for a pattern that it cannot compile."""
 
 _MEMORY = 64 << 20  # bytes RE2 may use for one expression; it takes them only as it meets states
 _STEPS = 1 << 25
-"""Bytes times instructions of one call. The slowest patterns take 10 nanoseconds for a step, most take far less."""
+"""The most bytes times instructions of one call. The slowest patterns take 10 ns for each, most take far less."""
 _SMALLEST, _LARGEST = 4096, 1024 * 1024  # bytes of one call
 
 
@@ -95,7 +94,7 @@ def compiled(
     lines     whether a match may contain line ends
     captures  whether its groups are captured; an expression without them is faster
     utf8      whether `.` matches a character instead of a byte
-    memory    the most bytes RE2 may use for the expression and its searches; 0 leaves it at RE2's 8 MiB
+    memory    the most bytes that RE2 may use for the expression and its searches; 0 means RE2's default of 8 MiB
 
     Raises:
         ValueError: RE2 cannot compile the pattern. The text is RE2's reason.
@@ -124,7 +123,7 @@ def compiled_set(patterns: Sequence[str]) -> RegexSet:
 
 
 def literals(values: Sequence[bytes], *, lines: bool, beside: str = "") -> Regex:
-    """Compile a search for any of the values, earlier ones preferred, or for the expression `beside`."""
+    """Compile a search for any of the values or the expression `beside`. `beside` and earlier values are preferred."""
     whole = b"|".join(((b"(?m)" + beside.encode(),) if beside else ()) + tuple(map(_ENGINE.escape, values)))
     return compiled(whole, lines=lines, captures=False, utf8=False, memory=_MEMORY)
 
@@ -145,11 +144,11 @@ def _options(*, lines: bool, captures: bool, utf8: bool, case_sensitive: bool = 
 class LinearRegex:
     """One compiled expression for texts of any size. Raises ValueError with RE2's reason if it is invalid.
 
-    by_line   `^` and `$` mean lines, and nothing matches a line feed, so that a match lies within one line
+    by_line   True if `^` and `$` match at lines and nothing matches a line feed, so that a match is within one line
     """
 
     def __init__(self, pattern: str, *, case_sensitive: bool = True, by_line: bool = False) -> None:
-        # The bare pattern first: its error quotes what the author wrote.
+        # Compile the pattern alone first, so that an error quotes it as it was written.
         self._regex = compiled(pattern, lines=not by_line, captures=False, case_sensitive=case_sensitive)
         if by_line:
             self._regex = compiled(f"(?m){pattern}", captures=False, case_sensitive=case_sensitive)
@@ -160,9 +159,10 @@ class LinearRegex:
     def find(self, data: bytes, start: int, check: Callable[[], None] = lambda: None) -> int | None:
         """Return where the first match at or after `start` begins, or None. `data` is UTF-8.
 
-        An expression by line gets the text in windows of whole lines. Of a line that is longer than a window, windows
-        overlap by half: a match that is longer than half a window may be missed. `check` is called between two windows
-        and ends the search by raising.
+        With `by_line` the text is searched in windows of whole lines. In a line that is longer than a window, windows
+        overlap by half, so a match that is longer than half a window may be missed.
+
+        check   called between two windows; an exception from it ends the search
         """
         while True:
             end = min(start + self._window, len(data)) if self._by_line else len(data)
@@ -176,17 +176,17 @@ class LinearRegex:
             check()
 
     def found_in(self, text: str) -> bool:
-        """Return whether the expression matches anywhere in a text. Half surrogate pairs are read as "?"."""
+        """Return whether the expression matches anywhere in a text. Lone surrogates are read as "?"."""
         return self.find(text.encode(errors="replace"), 0) is not None
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text matches. Half surrogate pairs are read as "?"."""
+        """Return whether the whole text matches. Lone surrogates are read as "?"."""
         return self._regex.fullmatch(text.encode(errors="replace")) is not None
 
     def matching(self, texts: Sequence[str]) -> set[str]:
-        """Return those of the texts that match as a whole. It is much faster than asking for each.
+        """Return the texts that match as a whole. This is much faster than calling `matches` for each text.
 
-        A text with half a surrogate pair does not match.
+        A text with a lone surrogate does not match.
         """
         lines = "\n".join(text for text in texts if "\n" not in text).encode(errors="replace")
         found = {lines[match.start() : match.end()].decode() for match in self._by_lines.finditer(lines)}

@@ -1,1 +1,1 @@
-"""One conversation and its life: the session, the sessions of a process, the transcript, and how a session is built."""
+"""One conversation: the session, the sessions of a process, the transcript, and the factory of a session's engine."""

@@ -40,7 +40,7 @@ class Conversation:
     limits      the limits at which turns stop by themselves
     agent       the agent that runs the turns; None before the first turn
     toolset     returns the session's tools, for the calls that the agent makes by itself
-    hooks       the selection of tools that the model sees, and the work beside its turns
+    hooks       the hooks of turns, such as the selection of tools that the model sees
     history     the earlier messages; None for a new conversation
     """
 
@@ -98,7 +98,7 @@ class Conversation:
         began: Callable[[], None],
         session_ended: Callable[[], bool],
     ) -> Agent:
-        """Return the agent, and make it at the first call. It uses this model and this system prompt from now on.
+        """Return the agent, which is made at the first call. It uses this model and this system prompt from now on.
 
         specs           the tools that the toolset has now; None if they are not known
         began           called when a turn begins
@@ -130,7 +130,7 @@ class Conversation:
         return self.limits.budget(window) if window else 0
 
     async def _summarizer(self, emit: EventSink) -> Provider:
-        """Return the model that writes summaries. The user is told first, because it takes time. Raises AgentError."""
+        """Return the model that writes summaries. Notify the user first, since it takes time. Raises AgentError."""
         provider = await self._models.for_chores(self._summed_up_by)
         said = f"Summing up the conversation, with {provider.name}:{provider.model} …"
         await emit(Notice(Severity.INFO, said))
@@ -143,7 +143,7 @@ class Conversation:
 
 @frozen
 class DefinedAgent:
-    """An agent to which the session was handed.
+    """The defined agent to which the user handed the session over (`/handoff`).
 
     provider   returns its model, or None for the session's. Raises AgentError
     prompt     returns its system prompt with these tools
@@ -154,11 +154,11 @@ class DefinedAgent:
 
 
 class SessionAgent:
-    """The agent of one session. It is made when it is needed, because a session can exist without a model.
+    """The agent of one session. It is made when first needed, because a session can exist without a model.
 
     cwd      the session's folder, links resolved
     notes    returns the notes of the project, for the system prompt
-    defined  returns the agent to which the session was handed; None for the session's own. Raises AgentError
+    defined  returns the agent to which the session was handed over; None for the session's own. Raises AgentError
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class SessionAgent:
     async def agent(self) -> Agent:
         """Return the agent that runs turns. Raises AgentError, with advice, if there is no model.
 
-        Raises LoginRequired if a key is missing and the editor can have the user log in.
+        Raises LoginRequired if a key is missing and the editor offers a login.
         """
         defined = self._defined()
         try:
@@ -194,8 +194,8 @@ class SessionAgent:
             if self._session.editor.offers_login:
                 raise LoginRequired(str(error)) from None
             raise
-        # The prompt also names the tools that the selection hides at the moment. So it stays the same from call to call
-        # and can be cached.
+        # The system prompt also names the tools that the selection currently hides. So it is the same in every call and
+        # can be cached.
         specs = self._toolset.specs()
         tools = specs if self._models.take_tools() else ()
         notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional

@@ -1,6 +1,6 @@
 """The engine of one session: it answers prompts, slash commands, and extension requests about the session.
 
-It also keeps the stored state of the session besides its events, without the secrets that the user may have typed.
+It also holds the state of the session that is stored in addition to its events, without secrets that the user typed.
 """
 
 import re
@@ -45,13 +45,13 @@ from acp_agent.session.workspace_facts import WorkspaceFacts
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 _SHORT = 32 * 1024
-"""Characters that are redacted on the event loop; longer texts are redacted in a thread."""
+"""Texts of up to this many characters are redacted on the event loop, longer ones in a thread."""
 
 
 class RedactedHistory:
     """The history as it is stored. Every message is redacted once; an unchanged message stays the same object.
 
-    Thoughts and blocks of a single provider stay byte for byte, because they are signed or unreadable for others.
+    Thoughts and opaque blocks are stored unchanged, because they are signed, or only their provider can read them.
 
     before   the stored messages with which the history begins
     """
@@ -62,10 +62,10 @@ class RedactedHistory:
         pairs = takewhile(lambda pair: pair[0] == pair[1], zip(history.messages(), before, strict=False))
         self._seen: tuple[Message, ...] = tuple(said for said, _ in pairs)
         self._state = HistoryState(tuple(before[: len(self._seen)]))
-        self._ready: dict[int, tuple[Message, Message]] = {}  # long messages with their redacted form, by id()
+        self._ready: dict[int, tuple[Message, Message]] = {}  # long messages and their redacted forms, by id()
 
     async def redact_long(self) -> None:
-        """Redact the long new messages in a thread, so that `state` is fast."""
+        """Redact the long new messages in a thread, so that `state` does not block for long."""
         while True:
             long: list[Message] = []
             for message in self._new():
@@ -83,7 +83,7 @@ class RedactedHistory:
             self._ready |= {id(said): (said, hidden) for said, hidden in zip(long, clean, strict=True)}
 
     def state(self) -> HistoryState:
-        """Return the present history. Its tuple of messages stays the same object until a message is added."""
+        """Return the current history. Its tuple of messages stays the same object until a message is added."""
         history, messages = self._history, self._history.messages()
         kept = self._state.messages
         if messages is not self._seen:
@@ -124,7 +124,7 @@ class RedactedHistory:
 
 
 class SessionState:
-    """The stored state of a session besides its events: the history, the usage, the model and the files it has seen.
+    """The state of a session that is stored besides its events: history, usage, model and the files it has seen.
 
     redact   removes secrets from texts
     before   the messages that are already stored
@@ -163,12 +163,12 @@ class SessionState:
         return UsageChanged(event.used, event.size, self._models.usage.cost)
 
     async def kept(self) -> Change:
-        """Return the present state. Long texts are redacted in a thread."""
+        """Return the current state. Long texts are redacted in a thread."""
         await self._redacted.redact_long()
         return self.state()
 
     def state(self) -> Change:
-        """Return the present state."""
+        """Return the current state."""
         usage, use = self._models.usage, self._memory.quota.use
         used, size = self._fill
         under_way, sources = self._history.in_turn, tuple(self._memory.trust.read_from)
@@ -179,7 +179,7 @@ class SessionState:
 
 
 class TurnEngine:
-    """An answerer of prompts: it runs slash commands, and a turn of the model for everything else.
+    """Answers prompts: it runs slash commands, and a turn of the model for everything else.
 
     agent         returns the agent that runs turns. Raises AgentError, whose text tells the user how to set up a model
     backends      returns the backends with which the links of a prompt are read
@@ -187,7 +187,7 @@ class TurnEngine:
     begin         called with the typed text of each prompt before the prompt is used
     redact        removes secrets from the attachments of a prompt, and from the whole prompt before it is stored
     diagnostics   returns the diagnostics of the editor's language servers as text for the model; None without servers
-    facts         what the model is told about the folder with a prompt; None for nothing
+    facts         the facts about the folder that the model gets with a prompt; None for no facts
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class TurnEngine:
         self._facts = facts
 
     async def answer(self, read: ReadPrompt) -> Answer:
-        """Answer one prompt. It is part of the conversation once it was read, even if its links cannot be read."""
+        """Answer one prompt. Once parsed it belongs to the conversation, even if its links cannot be read."""
         prompt = await read(self._redact)
         command = commands.parse(prompt.texts)
         await self._emit(UserMessage(await prompt.stored_parts(), str(uuid4())))
@@ -243,9 +243,9 @@ class TurnEngine:
             return await self._run(parts)
 
     async def carry_out(self, due: DuePrompt) -> Answer:
-        """Run one turn for a scheduled prompt. It is always for the model, and its words are not the user's."""
+        """Run one turn for a scheduled prompt. Its text is never a slash command and does not count as the user's."""
         begun, failure = monotonic(), None
-        self._begin(f"/{commands.CommandName.SCHEDULE}")  # no word of the prompt counts as the user's, or gives a title
+        self._begin(f"/{commands.CommandName.SCHEDULE}")  # the prompt's text does not count as typed
         try:
             await self._handler.prepare(ask=False)
             await self._backends()
@@ -270,34 +270,34 @@ class TurnEngine:
         return Answer(await agent.run(Message(Role.USER, tuple(parts)), told), agent.failure)
 
     def look_around(self) -> None:
-        """Look at the folder in the background, for the facts of the next prompt."""
+        """Read the folder's state in the background, for the facts of the next prompt."""
         if self._facts is not None:
             self._facts.look()
 
     async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
-        """Tell the user a text that the model does not read."""
+        """Show the user a text as the answer of the turn. The model does not read it."""
         await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
         return Answer(StopReason.END_TURN, failure)
 
 
 def _hint(word: str, meant: str) -> str:
-    """Return what the user is told about a misspelt command."""
+    """Return the message to the user about a misspelt command."""
     advice = "Nothing was sent to the model; to send it this text, begin with another word."
     return f"There is no command `/{word}`. Did you mean `/{meant}`? {advice}"
 
 
 class SessionEngine:
-    """The engine of one session: see Engine. It also answers about the session for the extension methods.
+    """The engine of one session: see Engine. It also has the session's data for the extension methods.
 
     answer          runs one turn
-    answered        finishes a turn in the background: a title, a look at the folder
+    answered        finishes a turn in the background: sets the title and reads the folder's state
     commands        returns the slash commands that are available now
     status          returns the lines of /status
     tools           returns the tools that the model may call now, by the configuration as it is on disk
     servers         returns the MCP servers
     remove_server   ends an MCP server and removes its tools; returns False if no server has this name
     redact          removes secrets from texts
-    quiet           waits a moment for the turns of other sessions
+    quiet           waits for a short time until no other session runs a turn
     """
 
     def __init__(
@@ -326,7 +326,7 @@ class SessionEngine:
         self._quiet = quiet
 
     async def answered(self, answer: Answer) -> None:
-        """Finish a turn in the background after its answer was sent. Other turns come first."""
+        """Finish a turn in the background after its answer was sent. Turns of other sessions have precedence."""
         await self._handler.turn_ended(answer)
         await self._quiet()
         self._turns.look_around()
@@ -339,7 +339,7 @@ class SessionEngine:
 
     @property
     def runs_processes(self) -> bool:
-        """Whether anything runs in the background."""
+        """Whether any process runs in the background."""
         return self._tools.runs_processes()
 
     async def close(self) -> None:
@@ -354,7 +354,7 @@ class SessionEngine:
 
     async def judged(self, subject: Subject) -> Finding:
         """Return the verdict on a call with this subject, without asking the user or running anything."""
-        self._toolset.specs()  # applies a configuration that has changed
+        self._toolset.specs()  # this call applies a changed configuration
         gates = self._handler.gates()
         if not gates.in_order:
             why = str(self._toolset.loaded.fault or "nothing runs in this session")

@@ -29,7 +29,7 @@ from acp_agent.store.sessions import SessionStore
 
 @frozen
 class SessionStatus:
-    """The lines of /status, and the same data as values. `busy` says whether a turn runs."""
+    """The lines of /status, and the same data as values. `busy` is True while a turn runs."""
 
     lines: tuple[str, ...]
     options: SessionOptions
@@ -52,7 +52,7 @@ class ExtensionHost:
         self._configured = configured
         self._clock = clock
 
-    # ------------------------------------------------------------------------------- of the store
+    # ------------------------------------------------------------------------------- stored sessions
 
     async def saved(self, session_id: str) -> SessionSnapshot:
         """Return a stored session. Pending events of an open session are stored first. Raises SessionNotFound."""
@@ -71,9 +71,9 @@ class ExtensionHost:
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
         """Import a session from a file, whole or not at all. Return its new id.
 
-        The old id, the numbers of the events and the options are not taken over: the author of the file must not decide
-        what runs without asking. Texts and numbers that cannot be shown or counted are corrected. Raises InvalidField
-        for a relative folder.
+        The old id, the numbers of the events and the options are not imported: the author of the file must not decide
+        which calls run without asking. Texts that are unsafe to show and impossible numbers are corrected. Raises
+        InvalidField for a relative folder.
         """
         cwd = saved.record.cwd
         if not is_folder(cwd):
@@ -102,10 +102,10 @@ class ExtensionHost:
         except OSError as error:
             raise StoreUnavailable(f"the audit cannot be read: {error.strerror or error}") from error
 
-    # ----------------------------------------------------------------------- of sessions that are open
+    # ----------------------------------------------------------------------- open sessions
 
     async def move(self, session_id: str, cwd: str) -> None:
-        """Move an open session to another folder and its configuration. Raises InvalidState in a turn."""
+        """Move an open session to another folder, whose configuration then applies. Raises InvalidState in a turn."""
         session = await self._open(session_id)
         await self._resume(session)  # the session must exist and be locked by this process
         here, there = self._configured(session.workspace.cwd), self._configured(cwd)
@@ -182,11 +182,11 @@ class ExtensionHost:
         raise SessionNotFound(session_id)
 
     async def _resume(self, session: Session) -> None:
-        session.turns.touch()  # so that it is not evicted meanwhile
+        session.turns.touch()  # the session must not be evicted meanwhile
         await self._sessions.resume(session)
 
     async def _engine(self, session: Session) -> SessionEngine:
-        """Return the engine of a session with the user's present options in force. Raises RequestError, AgentError."""
+        """Return the engine of a session, with the user's current options in force. Raises RequestError, AgentError."""
         await self._resume(session)
         engine = await session.engine()
         assert isinstance(engine, SessionEngine), "engines are made by the factory"
@@ -198,7 +198,7 @@ class ExtensionHost:
 def _corrected(
     saved: SessionSnapshot, told: Sequence[StoredEvent], loaded: Loaded, now: int
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
-    """Return an imported session in a form that may be stored here, without the secrets of this machine."""
+    """Return an imported session corrected for storing here, with the secrets of this machine redacted."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
     return sound(saved, told, options_at_start(loaded), now, redactor(loaded, known))

@@ -54,10 +54,10 @@ _DAMAGED = "part of what was said before could not be read; the model does not k
 
 
 class SessionFactory:
-    """A factory that makes the engine of one session.
+    """Makes the engine of one session.
 
-    The auditor, the terminals, the "always" answers, the conversation and the memory of the gates live as long as the
-    engine. Parts that depend on `[tools]` of the configuration form a snapshot of the toolset. A new snapshot is built
+    The auditor, the terminals, the "always" answers, the conversation and the memory of the gates exist as long as the
+    engine. The parts that depend on `[tools]` of the configuration form a snapshot of the toolset, which is built again
     when the configuration changes.
     """
 
@@ -79,7 +79,7 @@ class SessionFactory:
         self._redactor = redactor(loaded, process.secrets, self._warn)
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self.elicitor = self._make_elicitor()  # there is only one, as questions are shown one by one
+        self.elicitor = self._make_elicitor()  # only one object, since it shows questions one by one
         self._languages = session.share_languages(loaded)
         approver = RedactedApprover(session.editor.approver(loaded.settings.acp.question_timeout_secs), self._redactor)
         memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
@@ -124,7 +124,7 @@ class SessionFactory:
         async def prepared() -> Agent:
             await self._mcp.ready()
             agent = await self._agent.agent()
-            await self._session.transcript.shown()  # the prompt is stored before a model is asked
+            await self._session.transcript.shown()  # stores the prompt before a model is asked
             return agent
 
         turns = TurnEngine(
@@ -142,7 +142,7 @@ class SessionFactory:
         return SessionEngine(*parts, self._quiet)
 
     async def _backends(self) -> Backends:
-        """Return the backends for a prompt, once no cancelled command can act any more."""
+        """Return the backends for a prompt, after all cancelled commands have ended."""
         await self._tools.backends.clean_ups.over()
         if (watch := self._tools.watch) is not None and watch.is_large:
             self._process.background(partial(to_thread.run_sync, watch.prepare, abandon_on_cancel=True))
@@ -159,7 +159,7 @@ class SessionFactory:
     # -------------------------------------------------------------------------------------- in a turn
 
     def _turn_began(self, typed: str) -> None:
-        """Prepare the parts for a new prompt. The user may have changed files since the last one."""
+        """Prepare the parts for a new prompt."""
         memory = self._gate_state.memory
         memory.learn(typed)
         memory.turn.turn_began()
@@ -180,7 +180,7 @@ class SessionFactory:
         return self._redactor(await reported_diagnostics(self._languages, backends.files))
 
     def _trusted_roots(self) -> Roots | None:
-        """Return the roots, or None if the user does not trust the folder, or nothing may be read."""
+        """Return the roots, or None if the user does not trust the folder or nothing in it may be read."""
         return None if self._gate_state.memory.trust.workspace.counts is False else self._tools.roots
 
     async def _refresh_models(self, provider: str) -> int:
@@ -229,7 +229,7 @@ class SessionFactory:
 
     def _make_toolset(self, reload: Callable[[Loaded], Loaded]) -> ReloadingToolset:
         def reloaded(before: Loaded) -> Loaded:
-            self._process.credentials.introduce()  # a stored key must not be shown
+            self._process.credentials.introduce()  # so that a stored key is redacted
             return same_model(reload, before)
 
         try:
@@ -289,7 +289,7 @@ class SessionFactory:
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
     def _sandbox(self) -> SessionSandbox | None:
-        """Return the sandbox, if there is to be one. Where its rules cannot be read, no command runs, so it is None."""
+        """Return the sandbox, if the settings want one. None also if its rules cannot be read: then no command runs."""
         try:
             walls = self._rules(self._loaded).walls()
         except ConfigError:
@@ -304,7 +304,7 @@ class SessionFactory:
         settings, connections = self._loaded.settings, self._mcp.connections
         memory.trust_served(connections.trust)
 
-        def sandbox(editor: bool) -> str:  # noqa: FBT001 - the audit's only question
+        def sandbox(editor: bool) -> str:  # noqa: FBT001 - a callback
             return self._tools.backends.sandbox_around(editor=editor)
 
         def turn() -> str:
@@ -339,7 +339,7 @@ class SessionFactory:
         )
 
     def _defined_agent(self) -> DefinedAgent | None:
-        """Return the agent to which the session was handed; None for its own. Raises AgentError."""
+        """Return the agent to which the session was handed over; None for its own. Raises AgentError."""
         definition, agents = self._handoff.settle(), self._agents
         if definition is None:
             return None
@@ -350,7 +350,7 @@ class SessionFactory:
         return DefinedAgent(provider, partial(agents.prompt, definition))
 
     async def _hand_over(self, agent: str) -> str:
-        """Go on under an agent's definition from the next model call on. Raises ToolError, and nothing changes."""
+        """Hand the session over to an agent from the next model call on. If it raises ToolError, nothing changes."""
         before = self._handoff.name
         told = await self._handoff.to(agent)
         try:
@@ -447,7 +447,7 @@ class SessionFactory:
         )
 
     def _hooks(self) -> "SessionHooks | None":
-        """Return the user's hooks; None if there are none. They keep what they noted while their files change."""
+        """Return the user's hooks; None if there are none. The object stays the same when hook files change."""
         library = self._extensions.hooks
         return self._session_hooks if library is not None and library.all else None
 

@@ -1,7 +1,7 @@
-"""An imported session, corrected so that it can be stored here: only its texts are trusted.
+"""Correct an imported session so that it can be stored here. It is not trusted.
 
 Times in the future and impossible numbers are corrected, because editors show them and limits count them. Texts must
-not look like something else, paths must not point outside the session's folders, and markdown must not make an editor
+have no invisible characters, paths must not point outside the session's folders, and markdown must not make an editor
 fetch a picture.
 """
 
@@ -28,7 +28,7 @@ from acp_agent.store.session_json import Dataclass
 
 T = TypeVar("T")
 
-_BETWEEN = "\n\n"  # no secret continues behind it
+_BETWEEN = "\n\n"  # separates texts: no secret continues over it
 
 
 def with_texts(value: T, change: Callable[[str], str]) -> T:
@@ -75,7 +75,7 @@ def _members(kind: type) -> tuple[str, ...]:
 
 _LONGEST = 200  # characters of a title or a model's name
 _MOST = 2**53 - 1
-"""The largest integer that every JSON reader keeps."""
+"""The largest integer that every JSON parser reads exactly."""
 _LAST_LINE = 2**32 - 1  # of a file (ACP: a number of 32 bits)
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NO_PICTURE = TextPart("[a picture that cannot be shown]")
@@ -89,9 +89,9 @@ def is_folder(path: str) -> bool:
 def sound(
     saved: SessionSnapshot, told: Sequence[StoredEvent], options: SessionOptions, now: int, redact: Redact = verbatim
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
-    """Return the session with a new id and with options of ours. `now` is in milliseconds since 1970.
+    """Return the session with a new id and with the given options. `now` is in milliseconds since 1970.
 
-    Slow for long sessions: not for the event loop.
+    It is slow for long sessions, so call it off the event loop.
     """
     prompts = sum(isinstance(one.event, UserMessage) for one in told)
     record = replace(_record(saved.record, now, redact), id=str(uuid4()), prompts=prompts)
@@ -127,7 +127,7 @@ def _totals(totals: UsageTotals) -> UsageTotals:
 
 @frozen
 class _Shown:
-    """The filter for events of an imported session with these folders."""
+    """Corrects the events of an imported session with these folders."""
 
     folders: tuple[str, ...]
     redact: Redact
@@ -153,7 +153,7 @@ class _Shown:
             locations=self._places(result.locations),
             diffs=self._changes(result.diffs),
             images=tuple(filter(_is_picture, result.images)),
-            ruling=None,  # only for the audit, which has no record of the call
+            ruling=None,  # only the audit uses it, and it has no record of this call
         )
 
     def _parts(self, parts: tuple[PromptPart, ...]) -> Iterator[PromptPart]:
@@ -171,14 +171,14 @@ class _Shown:
         return tuple(each for each in diffs if self._holds(each.path))
 
     def _holds(self, path: str) -> bool:
-        """Return whether a path is absolute and, as it is written, below one of the folders."""
+        """Return whether a path is absolute and below one of the folders, without resolving links."""
         if not is_folder(path) or ".." in path.split("/"):
             return False
         return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in self.folders)
 
 
 def _shown_texts(event: TranscriptEvent) -> TranscriptEvent:
-    """Return an event whose texts an editor may draw. Texts that are not markdown, such as diffs, keep image links."""
+    """Return an event whose texts are safe to show. Texts that are not markdown, such as diffs, keep image links."""
     match event:
         case ToolStarted(raw_input=raw_input, diffs=diffs):
             given, changes = with_texts((raw_input, diffs), _plain)
@@ -196,7 +196,7 @@ def _message(message: Message, redact: Redact) -> Message:
 
 
 def _part(part: Part, redact: Redact) -> Part:
-    """Return a part as the model may read it. Blocks that only their provider understands stay unchanged."""
+    """Return a redacted part of the history. Opaque blocks, which only their provider understands, stay unchanged."""
     match part:
         case OpaquePart():
             return part
@@ -216,7 +216,7 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Return a text that an editor may draw as markdown."""
+    """Return a text that is safe for an editor to show as markdown."""
     return defused(sanitize(text, terminal=False))
 
 

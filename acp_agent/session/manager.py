@@ -1,11 +1,12 @@
-"""The sessions of one process: opened, found, evicted, resumed, closed.
+"""The sessions of one process: open, find, evict, resume and close them.
 
-Every session is in the store from the moment it is made: editors open sessions long before the first prompt, and load
-them in other processes. A process that writes a session holds its lock; two processes never write one session at once.
+Every session is stored when it is made: editors open sessions long before the first prompt, and load them in other
+processes. A process that writes a session holds its lock; two processes never write the same session at once. In this
+package a session is called
 
-    known      this process has the session in memory and answers requests about it
-    resident   this process holds the session's lock, and the session may have an engine. At most `max_sessions` are
-               resident (see `pool.py`)
+    known      if this process has it in memory and answers requests about it
+    resident   if this process holds its lock, so that it may have an engine. At most `max_sessions` are resident (see
+               `pool.py`)
 
     Operations on one session run one after another: a load waits until the last engine is closed.
 """
@@ -47,15 +48,15 @@ from acp_agent.store.sessions import SessionStore
 
 _log = Log(__name__)
 _PATIENCE = 1.0
-"""Seconds `session/new` waits for a busy database; then the session is written with its first turn."""
+"""Seconds that `session/new` waits for a busy database. After that the session is written with its first turn."""
 _NOT_STORED = "the session is open, but it is not kept: only a session in the database can be forked"
 _TICK = 60.0
 _UNUSED_DAYS = 7
-"""Days after which a session that was never prompted is removed: editors open many that are not used."""
+"""Days after which a session without a prompt is removed: editors open many that they do not use."""
 
 
 class DeferredRepository:
-    """A SessionRepository that creates the session's row at once, or with the first write that succeeds."""
+    """A SessionRepository that creates the session's row at once, or else with the first write that succeeds."""
 
     def __init__(self, store: SessionStore, record: SessionRecord, options: SessionOptions) -> None:
         self._store = store
@@ -139,9 +140,9 @@ class SessionManager:
     async def new(
         self, workspace: SessionWorkspace, connection: EditorConnection, opened: OpenedSession | None = None
     ) -> Session:
-        """Return a new session. If every session of a full pool is busy, it is evicted: its first prompt waits.
+        """Return a new session. If the pool is full of busy sessions, it starts evicted, and its first prompt waits.
 
-        opened   the session as it is stored already; None for another one
+        opened   the session if it is stored already; None to create one
         """
         session_id, now = (str(uuid4()), self._clock()) if opened is None else (opened.id, opened.created_at)
         record = SessionRecord(session_id, workspace.cwd, workspace.additional, created_at=now, updated_at=now)
@@ -168,7 +169,7 @@ class SessionManager:
                 self._all_opened = anyio.Event()
 
     async def all_opened(self) -> None:
-        """Wait until no new session is being opened. Editors open many at once, and wait for all of them."""
+        """Wait until no new session is being opened, because editors open many at once and wait for all of them."""
         await anyio.lowlevel.checkpoint()
         if self._being_opened:
             await self._all_opened.wait()
@@ -177,14 +178,14 @@ class SessionManager:
     async def load(
         self, session_id: str, workspace: SessionWorkspace, connection: EditorConnection
     ) -> AsyncGenerator[Session]:
-        """Yield a stored session in a new workspace. Its prompts wait until the body ends.
+        """Load a stored session in a new workspace and yield it. Its prompts wait until the body ends.
 
         Raises:
             RequestError: The session is unknown, runs a prompt, or is open in another process.
 
         """
         if self.store is not None and session_id not in self._acts:
-            must_be_idle(self._known.get(session_id))  # a prompt that follows the load has to wait
+            must_be_idle(self._known.get(session_id))  # a prompt after the load must wait for it
         with self.loads.loading(session_id) as is_known:
             async with self._acts.hold(session_id):
                 if self.store is None:
@@ -218,7 +219,7 @@ class SessionManager:
                 yield session
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await self._pool.evict(session)  # the request may have been cancelled
+                    await self._pool.evict(session)  # because the request may be cancelled
                 raise
             if found:
                 session.resumed()
@@ -250,7 +251,7 @@ class SessionManager:
                     raise
 
     async def _opened(self, session_id: str, workspace: SessionWorkspace, connection: EditorConnection) -> Session:
-        """Return a stored session, locked and known. Raises RequestError."""
+        """Lock a stored session, make it known and return it. Raises RequestError."""
         assert self.store is not None
         async with self._lock.taken(session_id):
             repository = self.store.of(session_id)
@@ -262,8 +263,8 @@ class SessionManager:
             session.transcript.store_in(repository)
             try:
                 if saved.unfinished_messages:
-                    with suppress(AgentError):  # the first prompt meets the same error and shows it
-                        await session.engine()  # the engine redacts unfinished messages before they are shown again
+                    with suppress(AgentError):  # the first prompt gets the same error and shows it
+                        await session.engine()  # the engine redacts unfinished messages
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await session.close(tell=False)  # before another request can find it
@@ -291,7 +292,7 @@ class SessionManager:
             session.transcript.store(Change(touch=True))
 
     def _remember(self, session: Session) -> None:
-        """Make a session known. Of too many, those are forgotten that were not used for the longest time."""
+        """Make a session known. If there are too many, forget those that were used longest ago."""
         self._known[session.id] = session
         for old in [*self._known.values()][: max(len(self._known) - self.limits().known, 0)]:
             if not old.resident and not old.turns.busy and old.transcript.stored:
@@ -323,7 +324,7 @@ class SessionManager:
     async def close(self, session_id: str) -> None:
         """Close a session; it can be loaded again. Raises RequestError if it is not known here."""
         self._cancel_turn(session_id)
-        async with self._acts.hold(session_id):  # a load may be about to make it known
+        async with self._acts.hold(session_id):  # a running load may make it known
             session = self.get(session_id)
             del self._known[session_id]
             try:
@@ -390,7 +391,7 @@ class SessionManager:
             await self._pool.evict_idle(session)
 
     def share_evicted(self) -> None:
-        """Unlock the evicted sessions that could not be stored at the eviction but are stored now."""
+        """Unlock the evicted sessions that could not be stored when they were evicted but are stored now."""
         for session in self.all():
             if session.id not in self._acts:
                 self._pool.share(session)
@@ -409,7 +410,7 @@ class SessionManager:
                 await self._pool.resume(session)
 
     async def store_options(self, session: Session) -> None:
-        """Store the user's options, also for an evicted session. Return after they are stored or storing has failed."""
+        """Store the user's options, also for an evicted session. Return when they are stored or storing has failed."""
         session.store_options()
         if session.resident:
             await session.transcript.save()
@@ -420,7 +421,7 @@ class SessionManager:
 
 
 async def evict_unused(sessions: SessionManager) -> None:
-    """Evict idle sessions in an endless loop. The configuration sets the idle time. Run it as a background task."""
+    """Evict sessions forever that were idle for the configured time. Run it as a background task."""
     while True:
         await anyio.sleep(_TICK)
         sessions.share_evicted()

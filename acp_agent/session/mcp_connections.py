@@ -1,7 +1,7 @@
 """The connections to the MCP servers of one session, and their tools.
 
-Connections run in the background, and their tools are offered once they are ready. The MCP client is not loaded before
-a server is named. A server that fails costs only its own tools.
+Connections run in the background, and their tools are offered once they are ready. The MCP client is loaded when the
+first server is started. If a server fails, only its own tools are missing.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -43,7 +43,7 @@ class RunningConnection(McpConnection, Protocol):
 
 
 class ConnectedServer:
-    """One server with its tools. `told` holds the notices about it that the user has been shown."""
+    """One server with its tools. `told` holds the notices about it that the user was shown."""
 
     def __init__(self, connection: RunningConnection) -> None:
         self.connection = connection
@@ -53,7 +53,7 @@ class ConnectedServer:
         self.told: set[str] = set()
 
     def offer(self, tools: dict[str, McpTool]) -> None:
-        """Replace the tools by the server's present ones. Some removed ones are remembered, to answer calls of them."""
+        """Replace the tools by the server's current ones. Some removed tools are remembered, to answer their calls."""
         folded = {name.lower(): tool for name, tool in tools.items()}
         gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
         ready = self.connection.state is McpState.READY
@@ -81,7 +81,7 @@ class ConnectedServer:
         return known if known is not None and same else McpTool(name, definition, self.connection)
 
     def news(self, *, begun: bool) -> Notice | None:
-        """Return a notice for the user, or None. `begun` says whether a turn has begun before."""
+        """Return a notice for the user, or None. `begun` is True if a turn of the session has begun already."""
         connection = self.connection
         name, problem = f"the MCP server {connection.server.name!r}", connection.problem
         match connection.state:
@@ -104,7 +104,7 @@ def _listed(tools: Collection[McpTool]) -> str:
 
 
 _PATIENCE = 2.0
-"""Seconds that the first turn waits for starting servers, because a model without tools tells the user so."""
+"""Seconds that the first turn waits for starting servers. Without the wait, a model may say that it lacks tools."""
 
 _MOST_TOLD = 5
 """Notices about one server."""
@@ -124,8 +124,8 @@ class McpConnections:
     pins         the tools that the user has approved
     background   runs the connections
     tell         tells the user a notice
-    seen         the tools that servers of this process have listed, by the servers' identities: they are offered while
-                 such a server starts
+    seen         the tools that servers of this process have listed, by the servers' identities; they are offered while
+                 the same server starts again
     served       the servers by their names, in the order in which they were started
     """
 
@@ -148,7 +148,7 @@ class McpConnections:
         self._begun = False
 
     def start(self, servers: Iterable[McpServer]) -> None:
-        """Start servers. Of two servers with one name only the first is started, and the user is told."""
+        """Start servers. If two servers have the same name, only the first is started, and the user is told."""
         for server in servers:
             if objection := self._objection(server):
                 told = f"the MCP server {server.name!r} ({server.origin}) is not started: {objection}"
@@ -157,7 +157,7 @@ class McpConnections:
                 self._start(server)
 
     def add(self, server: McpServer) -> str:
-        """Start one more server. The next turn waits for it as well. Return why it is not started, or ""."""
+        """Start one more server. The next turn waits for it too. Return why it is not started, or ""."""
         objection = self._objection(server)
         if not objection:
             self._begun = False
@@ -192,12 +192,12 @@ class McpConnections:
         self._background(partial(_run, served.connection))
 
     def close(self) -> None:
-        """End all servers. Processes that their programs leave behind are ended in the background."""
+        """End all servers. Remaining processes of their programs are ended in the background."""
         for served in self.served.values():
             served.connection.close()
 
     async def settled(self) -> None:
-        """Wait a moment for starting servers, before the first turn."""
+        """Wait a few seconds for starting servers, before the first turn."""
         begun, self._begun = self._begun, True
         if begun:
             return
@@ -231,12 +231,12 @@ class McpConnections:
     # ------------------------------------------------------------------------------------ tools
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Return the present tools. If a tool has changed since its approval, its description is withheld."""
+        """Return the current tools. If a tool has changed since its approval, its description is withheld."""
         every = (tool for served in self.served.values() for tool in served.tools.values())
         return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
     async def understand(self, call: ToolCall) -> Invocation | None:
-        """Return a call of a server's tool, with its name in any case; None for other tools. The server may be gone.
+        """Parse a call of a server's tool, ignoring the case of its name. Return None for other tools.
 
         Raises ToolError, for example if the server has removed the tool.
         """
@@ -261,9 +261,9 @@ class McpConnections:
     def trust(self, invocation: Invocation) -> TrustLevel:
         """Return the trust level of a server's tool.
 
-        A tool of a server from the editor or a project is untrusted until the user has let its present definition run.
-        After that, calls ask as those of any other tool do. The user chose the servers of their own configuration, so
-        these are trusted like that from the start.
+        A tool of a server from the editor or a project is untrusted until the user has approved its current definition.
+        After that, its calls ask as those of any other tool do. Tools of servers in the user's own configuration have
+        that trust from the start, because the user chose them.
         """
         served = self.served.get(invocation.spec.server)
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
@@ -321,7 +321,7 @@ class McpCatalogue:
         self._servers = servers
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Return all present tools."""
+        """Return all current tools."""
         return (*self._registry.specs(), *self._servers.specs())
 
     def is_starting(self, name: str) -> bool:
@@ -333,7 +333,7 @@ class McpCatalogue:
         await self._servers.started(name)
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
-        """Parse a call. A tool whose server is gone is still known, but its call fails. Raises ToolError."""
+        """Parse a call. The tools of a lost server are still known, but their calls fail. Raises ToolError."""
         served = await self._servers.understand(call) if self._servers.served else None
         return served or await self._registry.understand(call, files)
 
@@ -341,5 +341,5 @@ class McpCatalogue:
 async def _run(connection: RunningConnection) -> None:
     try:
         await connection.run()
-    except Exception:  # noqa: BLE001 - top of a task of its own: a bug costs the server, not the agent
+    except Exception:  # noqa: BLE001 - top of a task: a bug ends the server, not the agent
         _log.error("MCP connection crashed", exc_info=True, server=connection.server.name)

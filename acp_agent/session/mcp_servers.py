@@ -1,8 +1,8 @@
 """The MCP servers of a session, and the question to the user before they start.
 
-Servers of the user's own configuration and of their editor start without a question; their tools are judged call by
-call. A file of the project comes with the repository, so nothing that it names starts before the user has said yes to
-exactly that.
+Servers of the user's own configuration and of their editor start without a question; the gates judge each call of
+their tools. A project's configuration comes with the repository, so its servers start only after the user has approved
+exactly these entries.
 """
 
 import json
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from acp_agent.session.session import Session
 
 _LONGEST_WISH = 1000
-"""Characters of an entry. A question shows them all, so nothing can hide in the middle."""
+"""The most characters of an entry. A question shows the whole entry, so that nothing in it stays hidden."""
 
 
 class SessionMcpServers:
@@ -73,12 +73,12 @@ class SessionMcpServers:
         )
 
     def start(self, loaded: Loaded) -> None:
-        """Start the servers that need no question, once. Start none while the user's own rules cannot be read."""
+        """Start the servers that need no question, at the first call. Start none if the user's rules cannot be read."""
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
             return
         try:
             self._note_walls(loaded)
-        except ConfigError:  # the user's own rules again; the toolset tells
+        except ConfigError:  # the user's rules cannot be read; the toolset reports it
             return
         self._started = True
         ended = self._session.workspace.ended
@@ -88,7 +88,7 @@ class SessionMcpServers:
         self.connections.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.workspace.servers)])
 
     async def ready(self) -> None:
-        """Prepare for a turn: ask once about the project's servers, and wait a moment for starting servers."""
+        """Prepare for a turn: ask once about the project's servers, and wait a few seconds for starting servers."""
         if self._wanted:
             wanted = tuple(self._showable(self._wanted))
             trusted = await self._trusted(wanted) if wanted else False
@@ -111,7 +111,7 @@ class SessionMcpServers:
         return self.connections.add(_at_home(server))
 
     def remove(self, name: str) -> bool:
-        """End a server, or drop one that still needs the question. Return False if no server has this name."""
+        """End a server, or drop one that was not asked about yet. Return False if no server has this name."""
         left = tuple(each for each in self._wanted if each.name != name)
         wanted, self._wanted = self._wanted, left
         return self.connections.remove(name) or len(left) < len(wanted)
@@ -121,7 +121,7 @@ class SessionMcpServers:
         names = ", ".join(each.name for each in wanted)
         try:
             level = await project_trust(self._cwd, wanted, self._process.folders, approver)
-        except ToolError as error:  # no answer in time
+        except ToolError as error:  # the user did not answer in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
         if level is not None:
@@ -146,13 +146,13 @@ class SessionMcpServers:
             where = f"the MCP server {entry.name!r} of this folder is not started"
             if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
                 self._warn(f"{where}: too much for one question")
-            elif self._redact(wish) != wish:  # redaction would hide the text between the ends of a made-up key
+            elif self._redact(wish) != wish:  # redaction could hide a command between the lines of a false key
                 self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry
 
     def _note_walls(self, loaded: Loaded) -> None:
-        """Note what stands around the programs of the servers that start next. Raises ConfigError."""
+        """Note the sandbox rules for the programs of the servers that start next. Raises ConfigError."""
         self._settings = loaded.settings
         self._walls = self._process.rules(loaded, self._session.workspace.folders).walls()
 
@@ -173,7 +173,7 @@ class SessionMcpServers:
 async def project_trust(
     folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
 ) -> TrustLevel | None:
-    """Return the user's trust in a folder that would start these servers; None if they were not asked.
+    """Ask whether the user trusts a folder that would start these servers. Return None if they were not asked.
 
     Raises ToolError if the user does not answer in time.
     """
@@ -185,7 +185,7 @@ async def project_trust(
 def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the secrets in the user's own entries: values with a secret's name, and the values of `${NAME}`.
 
-    In a project's entries only the values of `${NAME}` are secrets, and only after the user has agreed. Before that,
+    In a project's entries only the values of `${NAME}` are secrets, and only after the user has agreed. Otherwise
     redaction would hide parts of the command in the question.
     """
     for entry in entries:
@@ -201,14 +201,14 @@ def _hidden(values: Iterable[str]) -> Iterator[str]:
 
 
 def _wish(entry: McpServerSettings) -> str:
-    """Return a whole entry on one line."""
+    """Return a whole entry as one line, for the question."""
     does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
     table = entry.model_dump(exclude_defaults=True)
     return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
 
 
 def _home() -> str:
-    """Return the folder for programs that name none. In a project, `npx` and `python -m` would load its files."""
+    """Return the working folder of servers that name none. In a project, `npx` and `python -m` would load its files."""
     return os.path.expanduser("~")
 
 

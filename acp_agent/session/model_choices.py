@@ -65,7 +65,7 @@ class KnownModels:
 
     A list is fetched once, for all sessions with this configuration.
 
-    table     gives the packaged table; reading it takes some milliseconds
+    table     returns the packaged table; reading it takes some milliseconds
     version   increases with each list that arrives
     """
 
@@ -100,9 +100,9 @@ class KnownModels:
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
     async def fetch(self, catalog: "Catalog", configured: Sequence[str]) -> None:
-        """Ask every provider, once per process. Run it as a background task: failures are only logged.
+        """Fetch the list of every provider, once per process. Run it as a background task: failures are only logged.
 
-        configured   models that the user has named. Ollama is asked for details of these, which its list lacks
+        configured   models that the user has named. Ollama's list lacks details, which are fetched for these models
         """
         if self._asked:
             return
@@ -119,7 +119,7 @@ class KnownModels:
             self._changed()
 
     async def refresh(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> int:
-        """Ask one provider again. Return how many models it offers. Raises ConfigError, ProviderError."""
+        """Fetch the list of one provider again. Return how many models it has. Raises ConfigError, ProviderError."""
         await self._ask(catalog, provider, configured)
         self._changed()
         return sum(1 for _ in self.offered(provider))
@@ -154,7 +154,7 @@ def ref_of(model: str) -> ModelRef:
 
 
 _MOST_SHOWN = 200
-"""Fetched models of one provider in a list: routers have hundreds, and editors get the list at each change."""
+"""The most fetched models of one provider in the choices. Routers have hundreds, and each change is sent to editors."""
 _MOST_NAMED = 20
 """Models a message names."""
 
@@ -179,7 +179,7 @@ class ModelChoices:
             await self._known.fetch(catalog, self._configured())
 
     async def refresh(self, catalog: "Catalog", provider: str) -> int:
-        """Ask one provider again. Return how many models it offers. Raises ToolError, ConfigError, ProviderError."""
+        """Fetch a provider's list again. Return its number of models. Raises ToolError, ConfigError, ProviderError."""
         if not self._fetches:
             raise _wrong("nothing to refresh: the models are those of the configuration")
         return await self._known.refresh(catalog, provider, self._configured())
@@ -222,14 +222,14 @@ class ModelChoices:
         return temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def _asked(self, model: str) -> ProviderConfig | None:
-        """Return the provider of a model, or None for a scripted one, which has no abilities."""
+        """Return the provider of a model, or None for a scripted one, whose abilities are unknown."""
         config = self._known.config(model)
         return None if config is None or config.type is ProviderType.SCRIPTED else config
 
     # --------------------------------------------------------------------------------------------- /model
 
     def find(self, text: str) -> Sequence[ModelChoice]:
-        """Return the models that a text means: by name, by the part behind the colon, or by all words of the text."""
+        """Return the models that a text names: by whole name, by the part after the colon, or by words of the name."""
         everything = self._everything()
         exact = [choice for choice in everything if choice.value == text]
         exact = exact or [choice for choice in everything if ref_of(choice.value).model == text]
@@ -241,7 +241,7 @@ class ModelChoices:
         ]
 
     def choose(self, options: SessionOptions, text: str) -> str:
-        """Choose the model that a text means. Return the message for the user. Raises ToolError."""
+        """Choose the model that a text names. Return the message for the user. Raises ToolError."""
         text = text.strip()
         found = self.find(text)
         if len(found) > 1:
@@ -257,7 +257,7 @@ class ModelChoices:
         return f"{value} answers from the next prompt on."
 
     def listed(self, options: SessionOptions) -> str:
-        """Return all models as markdown, with the one in force marked. Raises ToolError if there are none."""
+        """Return all models as markdown, with the current one marked. Raises ToolError if there are none."""
         current = model_in_force(options, self)
         models = self.models(current)
         if not models:
@@ -275,7 +275,7 @@ class ModelChoices:
         return tuple(dict.fromkeys((*initial, *self._llm.fallback, *entries)))
 
     def _is_model(self, entry: str) -> bool:
-        """Return whether an `[[llm.models]]` id names one model, and is not a prefix."""
+        """Return whether the id of an `[[llm.models]]` entry is a whole model name, not a prefix."""
         ref = ref_of(entry)
         if ref.provider not in self._known.providers or not ref.model[-1:].isalnum():
             return False

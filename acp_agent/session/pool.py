@@ -61,13 +61,13 @@ class SessionLock:
     def check(self, session_id: str) -> None:
         """Check before a turn that this process still holds the session's lock. This takes microseconds.
 
-        A lock is lost if its file is removed. Raises RequestError if another process has the session now.
+        A lock is lost if its file is removed. Raises RequestError if another process has locked the session.
         """
         if self._locks is None:
             return
         try:
             ours = self._locks.take(session_id)
-        except StoreUnavailable as error:  # the database is beside it: it cannot be written either
+        except StoreUnavailable as error:  # the database is in the same folder, so it cannot be written either
             _log.warning("session may not be locked", session=session_id, reason=str(error))
             return
         if not ours:
@@ -155,7 +155,7 @@ class PendingLoads:
                 return
             loading = False
             self._loading[session_id] -= 1
-            self._loading += Counter()  # forgets the counts that are 0
+            self._loading += Counter()  # removes counts of 0
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
@@ -182,22 +182,22 @@ class PendingLoads:
         return not scope.cancel_called
 
     def cancel(self, session_id: str) -> None:
-        """Stop all waiting for a session."""
+        """Make every `wait` for this session return False."""
         for scope in self._waiting.get(session_id, ()):
             scope.cancel()
 
 
 _DESCRIPTORS = 32
-"""Files that one session may have open: its folders, pipes of commands and MCP servers, connections."""
+"""File descriptors reserved for one session: its folders, pipes of commands and MCP servers, connections."""
 _EVICTION = 0.5
-"""Seconds that the store may delay an eviction while another session waits for the place."""
+"""Seconds that the store may delay an eviction while another session waits for room in the pool."""
 
 
 @frozen
 class SessionLimits:
     """The settings `max_sessions` and `session_idle_timeout_secs` of `[acp]`. With 0 seconds, idle sessions stay.
 
-    known   the most sessions of which this process knows, unless more are in use. Others can be loaded again
+    known   the most sessions that are known, unless more are in use. Others are forgotten and can be loaded again
     """
 
     resident: int = 64
@@ -211,7 +211,7 @@ class SessionPool:
     Idle sessions are also evicted if this process is close to its limit of open files. An evicted session releases
     its lock, so that another process may continue it. Callers hold the session's KeyedLock.
 
-    known    all sessions of this process by their ids, those that were evicted last at the end
+    known    all sessions of this process by id; the most recently evicted ones come last
     limits   returns the limits of the configuration
     store    the store of sessions; None if sessions are not stored
     acts     the locks of operations on single sessions
@@ -234,13 +234,13 @@ class SessionPool:
     async def room(
         self, *spared: str, instead_of: Session | None = None, patient: bool = False
     ) -> AsyncGenerator[bool]:
-        """Make room for one more resident session, which the body opens. Yield whether there is any.
+        """Make room for one more resident session, which the body opens. Yield False if all sessions are busy.
 
         Wait while other sessions are being evicted or closed. Raises RequestError if no more files can be opened.
 
         spared       ids of sessions that must not be evicted
         instead_of   a session that the new one replaces
-        patient      whether to wait for the end of a turn if all sessions are busy. Otherwise there is no room then
+        patient      True to wait for the end of a turn, instead of yielding False, if all sessions are busy
         """
         self._waiting.update(spared)
         try:
@@ -274,7 +274,7 @@ class SessionPool:
         return True
 
     async def _any_change(self) -> None:
-        """Wait until a turn ends, or an operation on a session."""
+        """Wait until a turn or an operation on a session ends."""
         async with anyio.create_task_group() as tasks:
 
             async def wait(change: Callable[[], Awaitable[None]]) -> None:
@@ -287,7 +287,7 @@ class SessionPool:
                     tasks.start_soon(wait, session.turns.over)
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
-        """Return whether a session could be evicted once its lock is free. Sessions that wait for room do not count."""
+        """Return whether an idle session can be evicted once an operation on it ends, other than a wait for room."""
         return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
 
     async def _evict_oldest(self, spared: Collection[str]) -> bool:
@@ -323,7 +323,7 @@ class SessionPool:
             self._lock.release(session.id)
 
     async def resume(self, session: Session) -> None:
-        """Make an evicted session resident again, with the options chosen elsewhere meanwhile. Raises RequestError."""
+        """Make an evicted session resident again, with the options that are stored by now. Raises RequestError."""
         # A session that is not stored is still locked, so no other process can have continued it.
         stored: SessionOptions | None = None
         if self._store is not None and session.transcript.stored:
@@ -342,28 +342,28 @@ class SessionPool:
         if session.chosen_while_evicted and session.transcript.stored and self._lock.is_free(session.id):
             with suppress(RequestError):  # already logged
                 await self.resume(session)
-                with anyio.CancelScope(shield=True):  # otherwise it would stay locked for other processes
+                with anyio.CancelScope(shield=True):  # otherwise it would stay locked
                     await self.evict(session)
 
     async def replace(self, before: Session) -> None:
-        """Close a stored session so that it can be opened again. A RequestError leaves it unchanged."""
-        async with self._lock.taken(before.id):  # another process may have an evicted session open
+        """Close a stored session so that it can be opened again. If it raises RequestError, nothing has changed."""
+        async with self._lock.taken(before.id):  # another process may have this session open, if it is evicted here
             if before.chosen_while_evicted and before.transcript.stored:
                 await self.resume(before)
             await before.transcript.flush()
             must_be_idle(before)
             if not before.transcript.stored:
-                raise RequestFailed("what was said last is not kept yet: the database cannot be written now")
+                raise RequestFailed("the end of the conversation is not stored yet: the database cannot be written now")
             del self.known[before.id]
             await before.close(tell=False)
-        self._lock.release(before.id)  # the caller takes it at once
+        self._lock.release(before.id)  # the caller locks it again at once
 
     async def is_stored(self, session_id: str) -> bool:
         """Return whether the store has the whole session. If not, only this process has it, in memory.
 
         Raises RequestError if the session is in neither, or if the store cannot be read.
         """
-        assert self._store is not None, "without a store nothing is asked"
+        assert self._store is not None, "callers check that there is a store"
         before = self.known.get(session_id)
         if before is not None:
             await before.transcript.flush()

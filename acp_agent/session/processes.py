@@ -47,11 +47,11 @@ from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, ha
 
 _log = log.Log(__name__)
 _MOST_LOOKS = 32
-"""The most folders whose newest look is kept."""
+"""The most folders whose state, as last read, is kept in memory."""
 _LOOKS = 2
-"""Sessions that look at the disk for a prompt at the same time. More threads would only wait for the interpreter."""
+"""The most sessions that read the disk for a prompt at once. More threads would only wait for the interpreter."""
 _TOGETHER = 5.0
-"""Seconds within which new sessions of a folder share its rules and its cleaning."""
+"""Seconds within which new sessions of a folder share the rules for it and the removal of old files."""
 
 
 class ProcessServices:
@@ -79,7 +79,7 @@ class ProcessServices:
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
-        self._outdated: list[Catalog] = []  # running turns may still use their models
+        self._outdated: list[Catalog] = []  # running turns may still use the old models
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
         self._database = database or Database(database_file(os.environ), self._warn)
@@ -103,7 +103,7 @@ class ProcessServices:
         return self.redactor(text)
 
     def prepare(self) -> None:
-        """Compile the rules of redaction, and give back the memory that loading has left unused. Blocks."""
+        """Compile the rules of redaction, and return unused memory to the system. Blocks."""
         self.redactor("")
         give_back_memory()
 
@@ -117,7 +117,7 @@ class ProcessServices:
     def kill_everything(self, within: float = 1.0) -> None:
         """End every process that this one started, in at most `within` seconds. Call it when this process ends."""
         if kill_everything(within, spared=self.watchdog.pid):
-            self.watchdog.close()  # so that not even its shell is left
+            self.watchdog.close()  # ends the watchdog's own shell too
 
     def engine(
         self,
@@ -145,7 +145,7 @@ class ProcessServices:
         return SessionFactory(self, session, loaded, reload, saved).engine()
 
     def rules(self, loaded: Loaded, folders: Sequence[str]) -> FolderRules:
-        """Return what a configuration says about a session's folders. Sessions that open together share it."""
+        """Return the rules of a configuration for a session's folders. Sessions that open together share them."""
         now = time.monotonic()
         if self._rules is not None:
             made, rules = self._rules
@@ -156,7 +156,7 @@ class ProcessServices:
         return rules
 
     def folder_look(self, loaded: Loaded, folders: Sequence[str]) -> FolderLook:
-        """Return the look at a session's folder. Sessions share it that may read the same of the same folders."""
+        """Return the reader of a folder's state. Sessions with the same folders and file rules share it."""
         key = tuple(folders), loaded.settings.tools.file
         look = self._looks.pop(key, None) or FolderLook(self.background)
         self._looks[key] = look  # the newest is last
@@ -193,7 +193,7 @@ class ProcessServices:
             return os.path.join(data_dir(os.environ), name)
         except ConfigError as error:
             told = f"{error}; what you answer with “always” is forgotten when the agent ends"
-            if told not in self._problems:  # new sessions show it
+            if told not in self._problems:  # new sessions show it too
                 self._problems.append(told)
                 self._warn(told)
             return os.path.join(os.devnull, name)
@@ -220,7 +220,7 @@ class ProcessServices:
         return ConversationSummaries(self._database, session.id)
 
     async def tidy_up(self, loaded: Loaded) -> None:
-        """Remove what killed agents left, and outputs that are too old. Reap dead children from now on.
+        """Remove the files of killed agents, and old outputs. Start reaping orphaned child processes.
 
         Run it as a background task: failures are only logged.
         """

@@ -1,8 +1,8 @@
 """One session: its folder, its options, and its turns, one at a time.
 
-A session is light. What a turn needs (tools, gates, the model, terminals, servers) is an Engine, which is made in the
-background after `session/new` is answered, or at the next prompt at the latest. An evicted session has no engine. Its
-next prompt resumes it from the store.
+A session needs little memory. The parts for turns (tools, gates, the model, terminals, servers) are in its Engine,
+which is made in the background after `session/new` is answered, or at the next prompt at the latest. An evicted session
+has no engine. Its next prompt resumes it from the store.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -63,7 +63,7 @@ class SessionWorkspace:
     """The workspace of a session: its absolute folders, with `cwd` as the first root, and the editor's additions.
 
     servers   the MCP servers that the editor names
-    tools     the tools or groups of tools that the editor allows; None for all
+    tools     the tools or groups of tools that the editor allows; None if it allows all
     secrets   secret values in the headers and the environment of its MCP servers, which must never be shown
     ended     names of MCP servers that the editor has ended, even if the configuration still names them
     """
@@ -116,28 +116,28 @@ class Opening:
 
 
 class PendingNotices:
-    """Notices that wait for a turn. They are shown when a turn begins or ends, because the user is reading then."""
+    """Notices that wait for a turn. They are shown when a turn begins or ends, because then the user reads."""
 
     def __init__(self, waiting: Sequence[Notice] = ()) -> None:
         self._waiting = list(waiting)
 
     def add(self, notice: Notice) -> None:
-        """Keep a notice to be told."""
+        """Add a notice that `tell` will show."""
         self._waiting.append(notice)
 
     def warn(self, problem: str) -> None:
-        """Keep a warning to be told."""
+        """Add a warning that `tell` will show."""
         self.add(Notice(Severity.WARNING, problem))
 
     async def tell(self, emit: Callable[[Event], Awaitable[None]], redact: Redact) -> None:
-        """Tell all notices, without secrets."""
+        """Show all notices, without secrets, and forget them."""
         while self._waiting:
             notice = self._waiting.pop(0)
             await emit(replace(notice, text=redact(notice.text)))
 
 
 class StoredOptions:
-    """The options of a session as the store has them. They are merged with choices made here and in other processes.
+    """The options of a session as they are stored, to merge choices of this process with those of others.
 
     Another process may open the session while it is evicted here. The options in force may differ from the stored ones,
     because the configuration may allow less.
@@ -155,11 +155,11 @@ class StoredOptions:
         return self._stored
 
     def differ(self, options: SessionOptions) -> bool:
-        """Return whether the user has chosen something since the options were last stored or merged."""
+        """Return whether the user has changed an option since the options were last stored or merged."""
         return options != self._here
 
     def merge(self, options: SessionOptions, stored: SessionOptions, choices: Choices) -> str:
-        """Copy into `options` what other processes have stored since. Fields that were changed here too are not copied.
+        """Copy into `options` the fields that other processes have changed since, except those also changed here.
 
         Return a line for the user if the chosen model no longer exists; else "".
         """
@@ -174,7 +174,7 @@ class StoredOptions:
         return gone if options.model != model else ""
 
     def _was_changed(self, name: str, stored: SessionOptions) -> bool:
-        """Return whether other processes have changed a field since. A permission field counts if the user chose it."""
+        """Return whether other processes have changed a field. A permission field counts only if the user chose it."""
         if name in LEAVE and name not in stored.chosen:
             return False
         first = name in LEAVE and name not in self._stored.chosen
@@ -184,7 +184,7 @@ class StoredOptions:
 class Session:
     """One conversation.
 
-    options    what the user chose. The running turn uses `active`, a copy that is made when the turn begins
+    options    the user's choices. The running turn uses `active`, a copy that is made when the turn begins
     choices    the models and levels that can be chosen
     saved      the stored conversation that it continues; None for a new one
     notices    the notices to show when a turn begins or ends
@@ -224,18 +224,18 @@ class Session:
         self.only_tools: tuple[str, ...] | None = None
         self.agent_tools: Selection | None = None
         self._loosest = Mode.CODE
-        self._commands: tuple[OfferedCommand, ...] | None = None  # those that the editor has been sent
+        self._commands: tuple[OfferedCommand, ...] | None = None  # the commands that were sent to the editor
         self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._schedule: Scheduler | None = None
         self._has_schedule = saved is not None and saved.has_schedule
         self._was_evicted = False
         self._moved_from = ""
-        self._usage: UsageTotals | None = None  # from before the eviction
+        self._usage: UsageTotals | None = None  # the state before the eviction
 
     # ------------------------------------------------------------------------------------- engine
 
     async def engine(self) -> Engine:
-        """Return the engine, and make it at the first call.
+        """Return the engine, which is made at the first call.
 
         Raises:
             AgentError: The configuration is not usable, or the store cannot be read.
@@ -247,7 +247,7 @@ class Session:
                 saved = await self.transcript.reload() if evicted else self._saved
                 self._engine = await self._dependencies.make_engine(self, saved)
                 self._redact = self._engine.redact
-                self._saved = None  # only now: if making the engine fails, the next attempt needs it
+                self._saved = None  # only now, since another attempt needs it if this one fails
                 self.transcript.follow(self._engine.kept, self._redact)
                 if saved is not None and saved.unfinished_messages:
                     await self.transcript.redact_unfinished(saved.unfinished_messages, self._redact)
@@ -271,7 +271,7 @@ class Session:
     async def announce(self, calm: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint) -> None:
         """Send the editor the list of commands, then make the engine while the user types.
 
-        calm   awaited before the engine is made, because that blocks the event loop for a while
+        calm   awaited before the engine is made, which blocks the event loop for a while
         """
         always = commands.offered(commands.ALWAYS)
         await self._tell_commands(always)
@@ -285,7 +285,7 @@ class Session:
         try:
             if self.resident and not self.turns.closed:
                 await self._tell_commands((await self.engine()).commands())
-        except Exception as error:  # noqa: BLE001 - the first prompt meets the same error and shows it
+        except Exception as error:  # noqa: BLE001 - the first prompt gets the same error and shows it
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
     async def tell_commands(self) -> None:
@@ -301,7 +301,7 @@ class Session:
     def share_languages(self, loaded: Loaded) -> SharedLanguages | None:
         """Return the editor's language servers; None if it shares none or the user does not want them.
 
-        The object stays the same: it knows what the editor has published, and the editor does not publish it again.
+        The object stays the same, because it holds diagnostics that the editor does not publish again.
         """
         lsp = loaded.settings.acp.lsp
         if not lsp.enabled:
@@ -315,7 +315,7 @@ class Session:
     # -------------------------------------------------------------------------------------- place
 
     def move(self, cwd: str) -> None:
-        """Work in another folder. No turn may run, and the engine must be closed next."""
+        """Move the session to another folder. No turn may run, and the caller must then close the engine."""
         self._moved_from = self.workspace.cwd if cwd != self.workspace.cwd else self._moved_from
         self.workspace = replace(self.workspace, cwd=cwd)
         self.editor.move(cwd)
@@ -345,7 +345,7 @@ class Session:
 
     @property
     def runs_processes(self) -> bool:
-        """Whether anything runs in the background. It would end with an eviction."""
+        """Whether any process runs in the background. An eviction would end it."""
         return self._engine is not None and self._engine.runs_processes
 
     async def evict(self, patience: float) -> None:
@@ -409,7 +409,7 @@ class Session:
         if engine is None or state is None:
             return None
         if self.transcript.failing:
-            self.transcript.store(state)  # the engine is gone when the store is tried again
+            self.transcript.store(state)  # the engine does not exist any more when the store is tried again
         await engine.close()
         return state
 
@@ -449,7 +449,7 @@ class Session:
         async def follow_up() -> None:
             try:
                 await engine.answered(answer)
-            except Exception:  # noqa: BLE001 - a bug costs the title, not the agent
+            except Exception:  # noqa: BLE001 - after a bug here only the title is missing
                 _log.error("turn not followed up", exc_info=True, session=self.id)
             await self.tell_commands()
 
@@ -492,12 +492,12 @@ class Session:
         self.active.become(active)  # the gates share this object
 
     def narrow(self, mode: Mode, tools: Selection | None) -> None:
-        """Allow no more than this mode and these tools, as the session goes on under an agent's definition."""
+        """Limit the session to this mode and these tools, those of the agent to which it was handed over."""
         self._loosest, self.agent_tools = mode, tools
         self.activate_options()
 
     def hand_over(self, agent: str) -> None:
-        """Store the definition under which the session goes on. An empty name stands for the session's own agent."""
+        """Store the name of the agent to which the session is handed over; empty for the session's own agent."""
         self.options.choose(agent=agent)
         self.store_options()
 
@@ -514,7 +514,7 @@ class Session:
 
     @contextmanager
     def limited_to(self, tools: tuple[str, ...] | None) -> Generator[None]:
-        """Leave the running turn only these tools, or all for None. The selection gate enforces it."""
+        """Limit the running turn to these tools; None allows all. The selection gate enforces it."""
         self.only_tools = tools
         try:
             yield
@@ -532,7 +532,7 @@ class Session:
         return not self.resident and self._stored.differ(self.options)
 
     def options_chosen(self) -> None:
-        """Store and show what the user has chosen by a slash command."""
+        """Store the options that the user has chosen by a slash command, and send them to the editor."""
         self.store_options()
         self.post_mode()
         self.post_options()

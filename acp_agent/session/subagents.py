@@ -1,4 +1,7 @@
-"""The sub-agents of one session: what they get of it. Their package is loaded with the first one that is given work."""
+"""The sub-agents of one session, and the parts of the session that they use.
+
+The package `subagents` is loaded when the first one is given a task.
+"""
 
 import os
 import sys
@@ -55,11 +58,11 @@ _EXPLORE = "explore"
 
 
 class AgentLibrary:
-    """The definitions of the sub-agents of one session. Those of users are read when there are files with some.
+    """The definitions of the sub-agents of one session: the built-in ones, and those in files of the user.
 
     clean      removes secrets and invisible characters from a text
-    external   returns the names of the other agents of the configuration, which no definition may have
-    problems   what is wrong with definitions
+    external   returns the names of the other agents of the configuration, which definitions must not use
+    problems   the problems of definitions
     hooks      the hooks in definitions by the agent's name in lower case
     """
 
@@ -74,7 +77,7 @@ class AgentLibrary:
         self.hooks: Mapping[str, Sequence[Hook]] = {}
 
     def read(self, files: tuple[SourceFile, ...]) -> None:
-        """Take the definitions of these files. The same files again cost nothing."""
+        """Read the definitions in these files. Files that are unchanged are not read again."""
         taken = self._external()
         if files is self._files and taken == self._taken:
             return
@@ -85,7 +88,7 @@ class AgentLibrary:
             self.hooks = {name: each.hooks for name, each in self.by_name().items() if each.hooks}
 
     def offered(self) -> Sequence[OfferedAgent]:
-        """Return the agents that can be given work now."""
+        """Return the agents that can be given a task now."""
         return self._offered
 
     def by_name(self) -> "Mapping[str, Definition]":
@@ -106,7 +109,7 @@ class AgentLibrary:
     def status(self) -> Sequence[str]:
         """Return a line for /status if users have defined agents."""
         theirs = ", ".join(each.name for each in self.users())
-        return (f"Agents: {theirs}, beside {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
+        return (f"Agents: {theirs}; built in: {', '.join(each.name for each in BUILT_IN)}",) if theirs else ()
 
 
 @frozen
@@ -119,14 +122,14 @@ class SubAgentSession:
     notes    returns the notes of the project
     limits   returns the session's limits of a turn
     room     returns the compactor of a conversation, for its budget of tokens
-    servers  returns the names of its MCP servers
+    servers  returns the names of the session's MCP servers
     skills   returns the texts of the skills with these names
-    changes  returns a number that grows with each call that changed files; None if that is not noticed
-    files    returns its files
+    changes  returns a number that grows with each call that changed files; None if changes are not observed
+    files    returns the session's file system
     seen     returns whether the session has last seen exactly this text of a file
     redact   removes secrets from a text
-    learn    takes more secrets
-    homes    the folder of the homes of programs in the sandbox
+    learn    takes secrets that must be redacted from now on
+    homes    the folder of the home folders of programs in the sandbox
     """
 
     session: Session
@@ -152,7 +155,7 @@ class SubAgentSession:
         return await self.models.for_agents(definition.model or cheap)
 
     async def prompt(self, definition: "Definition", tools: Sequence[ToolSpec]) -> str:
-        """Return the system prompt of a definition. One that only reads needs no notes on how to write code."""
+        """Return the system prompt of a definition. An agent that only reads gets no notes of the project."""
         writes = definition.mode is Mode.CODE
         return sub_agent_prompt(
             "\n\n".join(filter(None, (definition.body, self.skills(definition.skills)))),
@@ -179,17 +182,17 @@ class OtherAgents:
         return next((each for each in self._enabled() if each.name == name), None)
 
     def offered(self) -> tuple[OfferedAgent, ...]:
-        """Return the agents that can be given work now. The same object until the configuration changes."""
+        """Return the agents that can be given a task now. The same object until the configuration changes."""
         entries = self._enabled()
         if entries != self._entries:
             self._entries, self._offered = entries, tuple(map(self._offer, entries))
         return self._offered
 
     def definitions(self) -> "dict[str, Definition]":
-        """Return them as definitions, by their names."""
+        """Return a definition for each of these agents, by its name."""
         from acp_agent.subagents.definitions import Definition  # noqa: PLC0415 - most sessions have none
 
-        none = ToolChoice(session=())  # they have tools of their own
+        none = ToolChoice(session=())  # these agents have their own tools
 
         def definition(entry: ExternalAgentSettings) -> "Definition":
             return Definition(
@@ -206,7 +209,7 @@ class OtherAgents:
         return {entry.name: definition(entry) for entry in self._enabled()}
 
     def agent(self, entry: ExternalAgentSettings) -> "ExternalAgent":
-        """Return what a run of an agent needs. Raises ConfigError."""
+        """Return an agent with everything that a run of it needs. Raises ConfigError."""
         from acp_agent.subagents.external import ExternalAgent  # noqa: PLC0415 - it loads the SDK
         from acp_agent.workspace.processes.program import ProgramStart  # noqa: PLC0415 - likewise
 
@@ -233,12 +236,12 @@ class OtherAgents:
 
 
 def _server(agent: str, program: StdioServer) -> McpServer:
-    """Return the program of an agent as that of a server, whose sandbox it gets. No server has such a name."""
+    """Return the program of an agent as an MCP server, because it runs in the sandbox of one."""
     return McpServer(f"agent {agent}", program, McpOrigin.CONFIG)
 
 
 class SessionSubAgents:
-    """The sub-agents of one session, and what the model is told of those that run beside its turn."""
+    """The sub-agents of one session: their runs, also in the background of a turn, and their reports to the model."""
 
     def __init__(
         self,
@@ -251,11 +254,11 @@ class SessionSubAgents:
         hand_over: Callable[[str], Awaitable[str]],
         plan: ShownPlan,
     ) -> None:
-        """Take what the runs need.
+        """Make the sub-agents.
 
         keep        stores a conversation and returns its reference. Raises StoreUnavailable
-        plan        keeps and shows the board of tasks
-        hand_over   goes on with the session under an agent's definition. Raises AgentError
+        plan        stores and shows the board of tasks
+        hand_over   hands the session over to an agent. Raises AgentError
         """
         self._shared = shared
         self._library = library
@@ -272,16 +275,16 @@ class SessionSubAgents:
         self._gates: QualityGates | None = None
 
     def offered(self) -> Sequence[OfferedAgent]:
-        """Return the agents that can be given work now."""
+        """Return the agents that can be given a task now."""
         return (*self._library.offered(), *self._others.offered())
 
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
-        """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place."""
+        """Give an agent a task, and return the run when it has ended. Raises ToolError if too many runs are active."""
         of_gate = self._gates is not None and parent.id in self._gates.calls
         return await self._runs().run(agent, task, parent, self._worker if of_gate else None)
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
-        """Have a task done and judged until it is approved. Raises ToolError if there is no place."""
+        """Let agents do and judge a task until it is approved. Raises ToolError if too many runs are active."""
         from acp_agent.subagents.quality_gates import evaluated  # noqa: PLC0415 - few sessions evaluate
 
         runs = self._runs()
@@ -295,15 +298,15 @@ class SessionSubAgents:
         return await evaluated(task, give, tell)
 
     async def hand_over(self, agent: str) -> str:
-        """Go on with the session under an agent's definition, from the next model call on. Raises AgentError."""
+        """Hand the session over to an agent from the next model call on. Raises AgentError."""
         return await self._hand_over(agent)
 
     async def spawn(self, agent: str, task: str) -> AgentRun:
-        """Begin a run beside the turn. Raises ToolError if there is no place."""
+        """Begin a run in the background of the turn. Raises ToolError if too many runs are active."""
         return await self._runs().spawn(agent, task)
 
     def runs(self) -> Sequence[AgentRun]:
-        """Return the runs that go on, and those that ended not long ago, oldest first."""
+        """Return the active runs and those that ended recently, oldest first."""
         return () if self._made is None else self._made.runs()
 
     async def cancel(self, which: str) -> Sequence[AgentRun]:
@@ -311,7 +314,7 @@ class SessionSubAgents:
         return await self._runs().cancel(which)
 
     async def steer(self, which: str, words: str) -> AgentRun:
-        """End a run if it still goes on, and begin it anew, with its conversation and these words."""
+        """Restart a run, ending it if it is active. It continues its conversation with this text."""
         return await self._runs().steer(which, words)
 
     # ------------------------------------------------------------------------------------- reports
@@ -321,7 +324,7 @@ class SessionSubAgents:
         return "" if self._made is None else self._made.news()
 
     async def wait(self) -> str:
-        """Wait until a spawned run ends, and return the news; empty if none goes on."""
+        """Wait until a spawned run ends, and return the new reports; empty if no run is active."""
         return "" if self._made is None else await self._made.wait()
 
     async def end(self) -> None:
@@ -349,18 +352,18 @@ class SessionSubAgents:
         return self._work
 
     def _if_shared(self) -> "SharedWork | None":
-        """Return the board and the mail if there are any, also after they were switched off."""
+        """Return the board and the mail if they exist, even if they were switched off since."""
         return self._share() if self._shared.loaded().settings.agents.board else self._work
 
     # --------------------------------------------------------------------------------- quality gates
 
     def begin(self) -> None:
-        """Begin a turn: its changes are what the quality gates judge."""
+        """Begin a turn. The quality gates judge only the changes since then."""
         if (gates := self._quality()) is not None:
             gates.begin()
 
     async def answered(self, *, is_last: bool) -> AnswerCheck:
-        """Return what the quality gates say of the turn. Raises only cancellation."""
+        """Return the verdict of the quality gates on the turn. Raises only cancellation."""
         gates = self._quality()
         return AnswerCheck() if gates is None else await gates.answered(is_last=is_last)
 
@@ -438,11 +441,11 @@ _LONGEST_NAME = 80
 
 
 class SessionHandoff:
-    """The agent under whose definition one session goes on: its prompt, its model, and a part of the session's tools.
+    """The agent to which a session is handed over (`/handoff`): its prompt, its model, and some of the session's tools.
 
     The name is one of the session's options: it is stored with them, and a load restores it. The definition is looked
-    up before each prompt. If it is gone, or waits for the user's yes, no prompt is answered until `/handoff back`: the
-    session does not get its rights back by itself.
+    up before each prompt. If it no longer exists, or waits for the user's approval, no prompt is answered until
+    `/handoff back`, so that a session that the definition had limited does not get its rights back by itself.
 
     library   the definitions
     servers   returns the names of the session's MCP servers
@@ -472,7 +475,7 @@ class SessionHandoff:
     def settle(self) -> "Definition | None":
         """Put the agent's mode and tools in force, and return its definition; None for the session's own agent.
 
-        Raises ToolError if there is no such agent any more.
+        Raises ToolError if the agent does not exist any more.
         """
         if not self.name:
             self._session.narrow(Mode.CODE, None)
@@ -488,7 +491,7 @@ class SessionHandoff:
         return definition
 
     async def to(self, name: str) -> str:
-        """Go on under an agent, or for `back` under the session's own one. Return the message for the user.
+        """Hand the session over to an agent, or with `back` to its own one. Return the message for the user.
 
         Raises ToolError if there is no such agent, or if its model is not configured. Then nothing changes.
         """
@@ -511,12 +514,12 @@ class SessionHandoff:
         return f"The session goes on as `{definition.name}`: {definition.offered.description}. `/handoff back` ends it."
 
     def put(self, name: str) -> None:
-        """Put an agent in force whose model is not checked. An empty name stands for the session's own agent."""
+        """Hand over to an agent without checking its model. An empty name stands for the session's own agent."""
         self._session.hand_over(name)
         self.settle()
 
     async def _check_model(self, definition: "Definition") -> None:
-        """Raise ToolError if the definition's model is not configured. Its server is not asked."""
+        """Raise ToolError if the definition's model is not configured. Do not contact the model's server."""
         try:
             await self._model(definition)
         except AgentError as error:

@@ -37,10 +37,10 @@ _log = Log(__name__)
 
 
 class TitleWriter:
-    """A writer of titles from prompts.
+    """Writes titles from prompts.
 
     settings   the source of titles, their length, and the model that writes them
-    model      returns the model of a name, "" for the one in use; None if no model should be asked. May raise
+    model      returns the model with a name, or the current one for ""; None if no model should be asked. May raise
                AgentError
     redact     removes secrets from the request and from the answer
     """
@@ -57,7 +57,7 @@ class TitleWriter:
         return self._cut(_line(self._redact(prompt))) or f"Session {session_id[:8]}"
 
     async def better(self, prompt: str) -> str:
-        """Return a title written by a model, or "" if there is none within 15 s."""
+        """Return a title written by a model, or "" if the model does not answer within 15 s."""
         if self._settings.titles is TitleSource.PROMPT or not prompt.strip():
             return ""
         shown = fence(clip(self._redact(prompt), _INPUT), "prompt")
@@ -74,7 +74,7 @@ class TitleWriter:
         return self._cut(" ".join(bare.rstrip(".").split()))
 
     def _cut(self, line: str) -> str:
-        """Cut a line at a word, if possible."""
+        """Cut a line to the title's length, between words if possible."""
         most = self._settings.title_max_chars
         if len(line) <= most:
             return line
@@ -105,11 +105,11 @@ async def _answer(model: Callable[[], Awaitable[Provider | None]], request: Mode
 class TitleUpdater:
     """The title of one session: the first words of the prompt at once, and a model's title after the first turn.
 
-    A stored session keeps its title, unless that is only the first words of its prompt. It is then replaced, because
-    the process may have ended before a model answered.
+    A stored session keeps its title. If the title is only the first words of its prompt, it is replaced, because the
+    process may have ended before a model answered.
 
     background   runs a task
-    slot         held while a model writes a title. Sessions share it, so that titles do not slow down many answers
+    slot         held while a model writes a title; sessions share it, so that titles do not slow down other answers
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class TitleUpdater:
             return
         self._done, beginning = True, self._beginning
         async with self._slot:
-            prompt = "" if beginning != self._beginning else self._prompt or await self._behind_title()
+            prompt = "" if beginning != self._beginning else self._prompt or await self._prompt_of_title()
             if prompt and (better := await self._writer.better(prompt)):
                 await self._set(better, beginning)
 
@@ -162,8 +162,8 @@ class TitleUpdater:
         if beginning == self._beginning:
             await self._session.set_title(title)
 
-    async def _behind_title(self) -> str:
-        """Return the prompt whose first words are the present title; "" if the title is a model's."""
+    async def _prompt_of_title(self) -> str:
+        """Return the prompt whose first words are the current title; "" if a model wrote the title."""
         try:
             async with aclosing(self._session.transcript.prompts()) as prompts:
                 async for prompt in prompts:
@@ -185,13 +185,13 @@ _SUMMARY_SYSTEM = (
 
 
 class Summarizer:
-    """A writer of summaries of long tool outputs. `provider` returns the model or raises AgentError."""
+    """Writes summaries of long tool outputs. `provider` returns the model or raises AgentError."""
 
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider
 
     async def __call__(self, text: str) -> str:
-        """Return the summary, or "" if there is none within 30 s: then head and tail are shown."""
+        """Return the summary, or "" if the model does not answer within 30 s. Head and tail are shown instead then."""
         shown = fence(clip(text, _SUMMARY_INPUT), "summary")
         request = ModelRequest(_SUMMARY_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_SUMMARY_TOKENS)
         try:

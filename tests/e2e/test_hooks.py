@@ -214,7 +214,7 @@ async def test_a_hooks_file_of_claude_code_works_once_the_user_has_agreed_to_it(
 async def test_a_projects_hooks_do_nothing_without_the_users_yes(tmp_path: Path):
     projects(tmp_path, "hooks.toml", hook("session_start", "touch started"))
     async with aided(tmp_path, bash("true"), "done", decide=rejecting) as (session, _, _):
-        assert "not used before you say so (`/trust accept`)" in await session.say("go")
+        assert "not used until you approve them (`/trust accept`)" in await session.say("go")
     assert not (tmp_path / "work" / "started").exists()
 
 

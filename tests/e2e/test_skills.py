@@ -133,7 +133,7 @@ async def test_a_projects_skill_is_used_after_the_users_yes_and_not_after_a_chan
         told = await session.say("go")
         assert "Send everything away" not in json.dumps(model.requests)
         assert "load_skill" not in offered(model.requests[0])
-        assert "not used before you say so (`/trust accept`)" in told
+        assert "not used until you approve them (`/trust accept`)" in told
         assert ".acp-agent/skills/greet/SKILL.md" in await session.status()
         await session.say("go")
         assert session.questions == 1, "a no is not asked about again"

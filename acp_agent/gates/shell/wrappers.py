@@ -84,7 +84,7 @@ class Expander:
             return self._texts(command, [written])
         wrapper, skip = wrapper_of(name, args)
         if wrapper is None and self.guess:
-            wrapper, skip = _behind_options(name, args)
+            wrapper, skip = _after_options(name, args)
         if wrapper is not None and wrapper.vague:
             runs = self._guesses(command, depth + 2) if self.guess else ()
             return replace(command, unclear=f"{name}: where its command begins cannot be told", runs=runs)
@@ -231,7 +231,7 @@ def wrapper_of(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
     return None, 0
 
 
-def _behind_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+def _after_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
     """Return what `wrapper_of` returns, for a program with options before its subcommand (`npm --silent exec`)."""
     known = tables().commands.get(name, {})
     for at, word in enumerate(args):

@@ -1,1 +1,1 @@
-"""The slash commands: the table, the handler, and what the larger ones do."""
+"""The slash commands: their table, their handler, and modules for the larger ones."""

@@ -1,8 +1,8 @@
-"""The turns of scheduled prompts: they run in the session's one place for a turn, and give way to the user.
+"""The turns of scheduled prompts. A session runs one turn at a time, and a prompt of the user has precedence.
 
-ACP v1 has no turn that an agent begins, but its updates need no prompt: a card says what is carried out and why, and
-stays open as long as the turn runs. `session/cancel` ends the turn like one of the user's, and a prompt of the user
-ends it first. This module is loaded with the first scheduled prompt of a process.
+In ACP v1 an agent cannot begin a turn, but it may send updates at any time. So a tool call's card shows the scheduled
+prompt and why it runs, and stays open as long as the turn runs. `session/cancel` ends the turn, and so does a prompt of
+the user, which then runs. This module is loaded with the first scheduled prompt of a process.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from acp_agent.store.schedule import StoredSchedule
 from acp_agent.text import title
 
 _CARD = "schedule"
-"""The name of the tool on the card."""
+"""The name of the tool in the card."""
 _CLEAN_UP = 5.0
-"""Seconds in which the end of the card may be shown after a cancellation."""
+"""The most seconds to show the end of the card after a cancellation."""
 _LAST_FLUSH = 0.2
 """Seconds the store may delay the end of a cancelled turn."""
 _ENDINGS = {
@@ -38,7 +38,7 @@ _ENDINGS = {
 
 
 class ScheduledTurns:
-    """The session as extend.schedule.ScheduledSession."""
+    """An implementation of extend.schedule.ScheduledSession for a session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -66,12 +66,16 @@ class ScheduledTurns:
         self._session.notices.warn(text)
 
     async def carry_out(self, claim: Claim, conclude: Conclude) -> None:
-        """Run the turn. Nothing came of it if the user went first, or the session ended, before it made a call."""
+        """Run the turn of a claimed prompt.
+
+        `conclude` gets False if a prompt of the user, or the end of the session, ended the turn before its first tool
+        call. The scheduled prompt then runs again.
+        """
         session, turns = self._session, self._session.turns
         turn = _ScheduledTurn(session)
 
         async def end(cancelled: bool) -> None:  # noqa: FBT001 - a callback
-            """Store and show all events. Notices wait for a turn of the user, who may not be there."""
+            """Store and show all events. Notices wait for a turn of the user, who may be away now."""
             try:
                 await session.transcript.flush(within=_LAST_FLUSH if cancelled else None, touch=True)
             finally:
@@ -89,7 +93,7 @@ class ScheduledTurns:
 
 
 class _ScheduledTurn:
-    """One turn, and the card around it.
+    """One turn of a scheduled prompt, and its card.
 
     answer      how it ended; None if it was cancelled, or did not begin
     has_called  whether it has made a tool call
@@ -99,11 +103,14 @@ class _ScheduledTurn:
         self._session = session
         self.answer: Answer | None = None
         self.has_called = False
-        self._told: bool | None = None  # whether the card says that it runs again, once the card is closed
+        self._told: bool | None = None  # whether the closed card says that the prompt runs again
 
     @property
     def runs_again(self) -> bool:
-        """Whether the user went first, or the session ended, before it made a call. What the card says is final."""
+        """Whether the prompt runs again, because a user's prompt or the session's end ended it before its first call.
+
+        It does not change once the card is closed, because the card says it.
+        """
         return self._is_interrupted and not self.has_called if self._told is None else self._told
 
     @property
@@ -111,7 +118,7 @@ class _ScheduledTurn:
         return self.answer is None and (self._session.turns.gave_way or self._session.turns.session_ended)
 
     async def run(self, due: DuePrompt) -> None:
-        """Run the turn. The first event has its id, and the card is closed at the end in any case."""
+        """Run the turn. Its first event has the id of the scheduled run. The card is closed at the end in any case."""
         session, begun, ending = self._session, monotonic(), _ENDINGS[StopReason.CANCELLED]
         await session.emit(UserMessage((TextPart(due.text),), due.id, scheduled=True))
         try:
@@ -121,14 +128,14 @@ class _ScheduledTurn:
             self._told = self.runs_again
             if self._is_interrupted:
                 who = "Your prompt goes first" if session.turns.gave_way else "The session ends"
-                ending = f"{who}. {'It will run again.' if self._told else 'It is not taken up again by itself.'}"
+                ending = f"{who}. {'It will run again.' if self._told else 'It will not run again by itself.'}"
             failed = self.answer is None or self.answer.failure is not None or self.answer.reason in _ENDINGS
             result = _result(f"{due.why} {ending}".strip(), failed=failed)
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await session.emit(ToolFinished(due.id, _CARD, result, monotonic() - begun))
 
     async def _carry_out(self, due: DuePrompt) -> str:
-        """Have the engine answer. Return how that ended, for the card."""
+        """Let the engine answer the prompt. Return the text about its end for the card."""
         try:
             engine = await self._session.engine()
         except AgentError as error:

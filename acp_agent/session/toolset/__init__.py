@@ -1,1 +1,1 @@
-"""The tools of a session by the configuration of the moment: gates, roots, backends, output."""
+"""The tools of a session as the current configuration sets them: gates, roots, backends, output."""

@@ -1,6 +1,7 @@
-"""What users bring to one session: definitions are looked for before each prompt, and the user is asked about new ones.
+"""The users' definitions for one session (skills, commands, agents, tools, hooks). See docs/skills.md.
 
-Nothing is loaded for a session without definitions. See docs/skills.md.
+They are looked for before each prompt, and the user is asked about new ones. Their modules are loaded only if there are
+definitions.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
     from acp_agent.extend.hooks import HookLibrary
     from acp_agent.tools.custom import CustomTool
 
-_SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
+_SLOW = "looking for skills and commands takes too long (a slow disk?): those that were found before are used"
 _WITH_SEARCH = 3  # tools
-_MOST_TOLD, _MOST_LISTED = 20, 200  # problems that are told in one turn, and in /status
+_MOST_TOLD, _MOST_LISTED = 20, 200  # the most problems that are shown in one turn, and in /status
 _SHOWN, _SHOWN_ACTION = 300, 2000  # characters of a description, and of what a file runs, in the question
 _IN_PART = "not all of it is shown: read the file before you answer"
 
 
 @frozen
 class Expansion:
-    """The text that a command of the user sends to the model. `tools` are the only tools of its turn; None for all."""
+    """The text that a user's command sends to the model. `tools` are the only tools of its turn; None allows all."""
 
     text: str
     tools: tuple[str, ...] | None = None
@@ -62,12 +63,12 @@ def kinds_wanted(settings: Settings) -> Sequence[SourceKind]:
 
 
 def reserved_tools() -> Collection[str]:
-    """Return the names that no tool of a user may have."""
+    """Return the names that users' tools must not have."""
     return {*registry.reserved_names(), *(name for group in GROUPS.values() for name in group)}
 
 
 def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
-    """Return at most so many lines; the last one counts the others."""
+    """Return at most `most` lines. If there are more, the last line says how many are left out."""
     return lines if len(lines) <= most else (*lines[:most], f"{counted(len(lines) - most, 'more problem')}: {advice}")
 
 
@@ -75,7 +76,7 @@ class SessionExtensions:
     """The skills, commands and sub-agents of one session.
 
     sources    finds the files
-    roots      returns the roots of the session; None if nothing of the folder may be used
+    roots      returns the roots of the session; None if nothing in the folder may be used
     approver   asks the user about files of the project
     options    the options in force: at full-auto nobody is asked
     clean      removes secrets and invisible characters from a text
@@ -111,7 +112,7 @@ class SessionExtensions:
         self._warn = warn
         self._told = set[str]()
         self._looking = False
-        self._looks = 0  # that are over
+        self._looks = 0  # how many have ended
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(
@@ -123,10 +124,10 @@ class SessionExtensions:
     ) -> None:
         """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
-        The prompt waits at most `seconds` for a slow disk. The definitions that were found before then stay in force.
+        The prompt waits at most `seconds` for a slow disk. After that, the definitions that were found before are used.
 
-        early     returns the other looks at the disk that the prompt needs. The same thread takes them after its own
-        threads   limits how many threads look at the same time
+        early     returns the prompt's other reads of the disk, which the same thread does afterwards
+        threads   limits how many threads read at the same time
         """
         if self._looking:
             return
@@ -151,7 +152,7 @@ class SessionExtensions:
             look()
 
     def refresh(self) -> None:
-        """Look for definitions, and put them in force. It blocks, for a few calls of `stat` if nothing has changed."""
+        """Look for definitions, and use them. It blocks, for a few calls of `stat` if nothing has changed."""
         self.sources.refresh(self._roots())
         self.skills.read(self.sources.files(SourceKind.SKILLS))
         self.commands.read(self.sources.files(SourceKind.COMMANDS))
@@ -185,10 +186,10 @@ class SessionExtensions:
             self.hooks.read(files, of_agents)
 
     async def accept(self) -> str:
-        """Use the files that wait, since the user said so. Return the message for the user."""
+        """Use the files that wait for the user's approval. Return the message for the user."""
         files = self.sources.waiting
         if not files:
-            return "No file of this folder waits for your yes."
+            return "No file of this folder waits for your approval."
         await to_thread.run_sync(lambda: self.sources.answer(files, trusted=True, lasting=True))
         await to_thread.run_sync(self.refresh)
         self._tell(self.troubles(minor=False))
@@ -199,25 +200,25 @@ class SessionExtensions:
             return
         try:
             await self.sources.ask(self._approver, self._described)
-        except ToolError:  # no answer in time: `_tell` says that they wait
+        except ToolError:  # no answer in time; `_tell` reports that the files wait
             return
         await to_thread.run_sync(self.refresh)
 
     def _tell(self, troubles: Sequence[str]) -> None:
-        """Tell the user what they were not told yet."""
+        """Show the user the problems that were not shown yet."""
         new = [each for each in troubles if each not in self._told]
         self._told.update(new)
         for problem in _bounded(new, _MOST_TOLD, "`/status` names them"):
             self._warn(problem)
 
     def problems(self) -> Sequence[DefinitionProblem]:
-        """Return what is wrong with definitions."""
+        """Return the problems of definitions."""
         more = [each.problems for each in (self.custom, self.hooks) if each is not None]
         own = (self.sources.problems, self.skills.problems, self.commands.problems, self.agents.problems)
         return tuple(chain(*own, *more, self._hidden_skills(), self._missing_skills()))
 
     def _hidden_skills(self) -> Iterator[DefinitionProblem]:
-        """Yield the skills that cannot be typed as a command, because a command has their name."""
+        """Yield a problem for each skill that cannot be typed as a command, because a command has its name."""
         for skill in self.skills.all:
             if skill.name in set(CommandName):
                 reason = f"/{skill.name} is a command of the agent itself: only the model can use this skill"
@@ -227,16 +228,16 @@ class SessionExtensions:
                 yield DefinitionProblem(skill.file.shown, "name", reason, minor=True)
 
     def _missing_skills(self) -> Iterator[DefinitionProblem]:
-        """Yield the missing skills that a definition of an agent names."""
+        """Yield a problem for each missing skill that an agent's definition names."""
         for agent in self.agents.users():
             for name in agent.skills:
                 if self.skills.find(name) is None:
                     yield DefinitionProblem(agent.source, "skills", f"there is no skill {text_of(name)}")
 
     def troubles(self, *, minor: bool) -> Sequence[str]:
-        """Return what the user should know: problems, with or without minor ones, and files that wait for their yes."""
+        """Return problems, and the files that wait for the user's approval. Minor problems are included if `minor`."""
         names = ", ".join(file.shown for file in self.sources.waiting)
-        waiting = f"not used before you say so (`/trust accept`), since they are new or have changed: {names}"
+        waiting = f"not used until you approve them (`/trust accept`), since they are new or have changed: {names}"
         problems = (each for each in self.problems() if minor or not each.minor)
         return (*map(str, problems), *((waiting,) if names else ()))
 
@@ -256,7 +257,7 @@ class SessionExtensions:
         return f"- {self._described(file)}"
 
     def _described(self, file: SourceFile) -> str:
-        """Return what a file would add, in one line."""
+        """Return one line that says what a file would add."""
         told, most = "", _SHOWN_ACTION
         if file.kind is SourceKind.TOOLS:
             from acp_agent.extend.custom_tools import effect  # noqa: PLC0415 - likewise
@@ -291,12 +292,12 @@ class SessionExtensions:
         return skills_block(self.skills.listed(), settings.skills.max_chars)
 
     def skill_texts(self, names: Sequence[str]) -> str:
-        """Return what the model reads of skills, one after another. Unknown names are left out."""
+        """Return the texts of skills for the model, one after another. Unknown names are left out."""
         found = filter(None, map(self.skills.find, names))
         return "\n\n".join(self.skills.text(skill).text for skill in found)
 
     def expand(self, name: str, argument: str) -> Expansion | None:
-        """Return what a command sends to the model, or a skill that the user names like a command; None for neither."""
+        """Return the text that a command, or a skill typed as a command, sends to the model. None for other names."""
         if command := self.commands.find(name):
             return Expansion(substituted(self._clean(command.body), argument), command.tools)
         if skill := self.skills.find(name):

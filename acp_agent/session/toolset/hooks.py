@@ -1,8 +1,8 @@
-"""The hooks of one session: what they are given, how they run, and what they may answer. See docs/hooks.md.
+"""The hooks of one session: their input, how they run, and the answers that they may give. See docs/hooks.md.
 
-Hooks run beside the model: only a denial's reason and a note of a hook after a call reach it, both named as a hook's.
-A hook's commands are judged by the session's gates, run in its sandbox with the variables of its commands, and are on
-record. What a hook does fires no hooks: it does not pass the session's tools.
+The model sees of a hook only the reason of a denial and a note after a call or at the session's start, both marked as a
+hook's. A hook's commands are judged by the session's gates, run in its sandbox with the variables of its commands, and
+recorded in the audit. They do not trigger hooks, because they do not go through the session's tools.
 """
 
 import json
@@ -45,17 +45,17 @@ from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import is_below
 
 _HELD = frozenset(("blocklist", "policy", "sandbox", "verifiers", "permission"))
-"""The gates whose refusal holds for a hook's own command, as for one that the user types."""
+"""The gates whose refusals apply to the commands of hooks, as to commands that the user types."""
 _SESSION = frozenset(("mode", "selection", "autonomy"))
-"""The gates of what the session may do at all. They do not hold for a hook before a call, which may forbid it: a
-stricter mode must not switch such a hook off.
+"""The gates that limit what the session may do at all. They do not apply to hooks before a call: such a hook may deny
+the call, so a stricter mode must not switch it off.
 """
-_DEBOUNCE = 0.5  # seconds without another change
-_LAST = 1.5  # seconds for hooks of a session that ends
+_DEBOUNCE = 0.5  # seconds without a change before hooks are told of changes
+_LAST = 1.5  # seconds for the hooks of a session's end
 _BLOCKS = 2  # the exit code that denies
 _REASON, _NOTE, _VARIABLE = 1000, 4000, 4096  # characters
 _OUTPUT = 64 * 1024  # bytes
-_MOST_BEGUN = 1000  # calls whose beginning is remembered
+_MOST_BEGUN = 1000  # the most calls whose start time is remembered
 _CANCELLED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] the hook did not end"))
 
 
@@ -93,7 +93,7 @@ class HookAnswer:
 
     decision   "deny", "ask", or empty
     reason     why, in the hook's words
-    note       what the model is to know
+    note       a text for the model
     """
 
     decision: str = ""
@@ -102,13 +102,13 @@ class HookAnswer:
 
 
 class SessionHooks:
-    """The hooks of one session: the port `ToolHooks` of its gates, and what happens besides calls."""
+    """The hooks of one session. It implements `ToolHooks` for calls, and has methods for the other events."""
 
     def __init__(self, library: HookLibrary, needs: HookDependencies) -> None:
         self._library = library
         self._needs = needs
         self._bash = Bash().spec()
-        self._begun = dict[str, float]()  # by the id of a call
+        self._begun = dict[str, float]()  # the start time of each call, by its id
         self._changed = dict[str, None]()
         self._due = 0.0
         self._waiting = self._started = False
@@ -118,7 +118,7 @@ class SessionHooks:
     # ------------------------------------------------------------------------------------------ calls
 
     async def before(self, facts: CallFacts) -> Verdict:
-        """Run the hooks before a call. The first that denies it ends it; one that wants a question gets one."""
+        """Run the hooks before a call. Return the first denial, else an Ask if a hook wants one, else Allow."""
         if len(self._begun) >= _MOST_BEGUN:  # `after` does not see a call that was cancelled
             del self._begun[next(iter(self._begun))]
         self._begun[facts.call.id] = monotonic()
@@ -133,10 +133,10 @@ class SessionHooks:
         return wish or Allow()
 
     async def after(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Run the hooks after a call, or after its refusal. Hooks may add notes to a result, and change nothing."""
+        """Run the hooks after a call, or after its refusal. Hooks may only add notes to the result."""
         begun = self._begun.pop(facts.call.id, None)
         if result.ruling is not None and result.ruling.gate:
-            self._behind(self._about(HookEvent.PERMISSION_DENIED, facts), facts, result)
+            self._tell_refusal(self._about(HookEvent.PERMISSION_DENIED, facts), facts, result)
             return result
         self._note_changes(facts, result)
         took = "" if begun is None else str(round((monotonic() - begun) * 1000))
@@ -149,7 +149,7 @@ class SessionHooks:
         return replace(result, text="\n\n".join((result.text, *notes)), display=result.shown) if notes else result
 
     def _note_of(self, hook: Hook, note: str) -> Sequence[str]:
-        """Return a note for the model in its fence; nothing for no note."""
+        """Return a note for the model in a fence; empty if there is no note."""
         text = defanged(self._needs.clean(note.strip()))[:_NOTE]
         return (fenced("hook-note", text, f' from="{visible(hook.file)}"'),) if text else ()
 
@@ -158,8 +158,8 @@ class SessionHooks:
         hooks = self._library.of(event, (self._needs.agent() if maker is None else maker.name).lower())
         return [hook for hook in hooks if hook.is_about(*_names(facts))] if hooks else ()
 
-    def _behind(self, hooks: Sequence[Hook], facts: CallFacts, result: ToolResult) -> None:
-        """Tell hooks of a refusal, in the background."""
+    def _tell_refusal(self, hooks: Sequence[Hook], facts: CallFacts, result: ToolResult) -> None:
+        """Run the hooks of a refusal in the background."""
         reason = result.failure.message if result.failure else ""
         variables = {"ACP_AGENT_DENIED_TOOL": facts.call.name, "ACP_AGENT_DENY_REASON": reason}
         self._later([(hook, self._of_call(hook, facts, reason=reason), variables) for hook in hooks])
@@ -185,7 +185,7 @@ class SessionHooks:
     # ------------------------------------------------------------------------------ besides the calls
 
     def began(self, source: str, take_moved_from: Callable[[], str]) -> None:
-        """Tell hooks that the session began, at its first prompt, or that it works in another folder now."""
+        """Run the hooks of the session's start, at its first prompt, and those of a move if it has moved."""
         if self._started:
             return
         self._started = True
@@ -206,26 +206,26 @@ class SessionHooks:
             self._noted.set()
 
     async def notes(self) -> str:
-        """Return the notes of the hooks that ran when the session began, once. Wait until those hooks have ended."""
+        """Wait for the hooks of the session's start. Return their notes at the first call, then nothing."""
         if self._started:
             await self._noted.wait()
         notes, self._notes = self._notes, []
         return "\n\n".join(notes)
 
     async def turn_ended(self, reason: str) -> None:
-        """Tell hooks that a turn ended."""
+        """Run the hooks of a turn's end."""
         for hook in self._library.of(HookEvent.TURN_COMPLETE):
             given: JsonObject = {**self._given(hook.event), "stop_hook_active": False, "stop_reason": reason}
             await self._run(hook, given, {"ACP_AGENT_TURN_STOP_REASON": reason})
 
     async def ended(self) -> None:
-        """Tell hooks that the session ends. They have little time."""
+        """Run the hooks of the session's end, for at most 1.5 s."""
         with anyio.move_on_after(_LAST):
             for hook in self._library.of(HookEvent.SESSION_END):
                 await self._run(hook, {**self._given(hook.event), "reason": "other"})
 
     def _note_changes(self, facts: CallFacts, result: ToolResult) -> None:
-        """Note the files that a call changed. Hooks are told when no other change follows for a moment."""
+        """Note the files that a call changed. Hooks run when no other change follows within half a second."""
         if facts.only_reads or not self._library.of(HookEvent.FILE_CHANGED):
             return
         named = [os.path.join(self._needs.cwd, each.path) for each in facts.paths if each.access.changes]
@@ -238,7 +238,7 @@ class SessionHooks:
             self._needs.background(self._tell_changes)
 
     async def _tell_changes(self) -> None:
-        while self._due > anyio.current_time():  # noqa: ASYNC110 - another change puts it off
+        while self._due > anyio.current_time():  # noqa: ASYNC110 - another change moves the deadline
             await anyio.sleep_until(self._due)
         self._waiting = False
         paths, self._changed = [*self._changed], {}
@@ -261,7 +261,7 @@ class SessionHooks:
             self._needs.background(run)
 
     async def _run(self, hook: Hook, given: JsonObject, variables: Mapping[str, str] | None = None) -> HookAnswer:
-        """Run one hook and return its answer. What fails is told to the user, and denies nothing."""
+        """Run one hook and return its answer. A failure is reported to the user and does not deny the call."""
         call = ToolCall(str(uuid4()), "hook", {"event": str(hook.event), "command": hook.command or hook.mcp})
         begun, facts, result = monotonic(), self._facts(hook, call), _CANCELLED
         try:
@@ -292,7 +292,7 @@ class SessionHooks:
         if not gates:
             raise Refused("nothing runs in this session")
         held = _HELD if hook.event is HookEvent.PRE_TOOL_USE else _HELD | _SESSION
-        # The user's yes to the file answers the questions about its commands, so they count as typed.
+        # By approving the file the user has approved its commands, so they count as typed by the user.
         typed = self._facts(hook, replace(facts.call, origin=CallOrigin.USER))
         for gate in gates:
             if gate.name in held and isinstance(verdict := gate.judge(typed), Deny):
@@ -352,7 +352,7 @@ def _input(given: JsonObject) -> bytes:
 
 
 def _names(facts: CallFacts) -> Iterator[str]:
-    """Yield the names by which a matcher may mean a call. A custom tool is also the tool that runs its command."""
+    """Yield the names by which a matcher may name a call. A custom tool's call is also one of the tool that runs it."""
     yield from dict.fromkeys((facts.call.name, facts.spec.name, _their_name(facts)))
 
 
@@ -364,14 +364,14 @@ def _their_name(facts: CallFacts) -> str:
 
 
 def _exports(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield lines of a shell that set variables."""
+    """Yield shell lines that set variables."""
     for name, value in variables.items():
         text = value[:_VARIABLE].replace("\0", "").replace("'", "'\"'\"'")
         yield f"export {name}='{text}'"
 
 
 def _answer(outcome: CommandOutcome) -> HookAnswer:
-    """Return what a command answered: by exit code 2 and its errors, or by JSON on its standard output."""
+    """Return the answer of a command: a denial for exit code 2, with stderr as the reason, else the JSON on stdout."""
     if outcome.exit_code == _BLOCKS:
         return HookAnswer("deny", outcome.stderr.strip())
     return answer_in(outcome.stdout) if outcome.exit_code == 0 else HookAnswer()

@@ -1,8 +1,8 @@
 """The toolset of a running session, which follows the configuration as it is on disk.
 
-Before every prompt and every call, each configuration file costs one `stat`. When one has changed, all gates, roots and
-backends of the session are built anew and replaced in one step: a call is judged and executed by one configuration. A
-configuration that is not usable replaces nothing. The tools are built again when `[tools]` changes.
+Before every prompt and every call, each configuration file is checked with one `stat`. If one has changed, all gates,
+roots and backends of the session are built again and replaced in one step, so that a call is judged and executed by the
+same configuration. An unusable configuration replaces nothing. The tools are built again when `[tools]` changes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _log = Log(__name__)
 class ReloadingToolset:
     """A Toolset that follows the configuration files.
 
-    loaded   the configuration in force. At first it is that of the session's start, and the user knows its problems
+    loaded   the configuration in force; at first that of the session's start, whose problems were already shown
     tools    builds the snapshots
     reload   reads the configuration again; a file that is broken now keeps its earlier values
     adopt    called with the first usable configuration after an unusable one
@@ -53,14 +53,14 @@ class ReloadingToolset:
         return self._current().toolset.specs()
 
     async def announce(self, call: ToolCall) -> Touches:
-        """Show the start of a call that will run later, under the configuration of that time."""
+        """Show the start of a call that will run later, under the configuration that is in force then."""
         snapshot = self._current()
         if self._problems:
             await self._tell()
         return await snapshot.toolset.announce(call)
 
     async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
-        """Run a call under the present configuration."""
+        """Run a call under the current configuration."""
         snapshot = self._current()
         if self._problems and not announced:  # the end of an announced call is shown even if the turn is cancelled here
             await self._tell()
@@ -71,13 +71,13 @@ class ReloadingToolset:
         await self._current().toolset.refuse(call, result, announced=announced)
 
     async def backends(self) -> Backends:
-        """Return the backends for reading the links of a prompt, under the present configuration."""
+        """Return the backends for reading the links of a prompt, under the current configuration."""
         snapshot = self._current()
         await self._tell()
         return snapshot.backends
 
     def _current(self) -> ToolsetSnapshot:
-        """Return the snapshot in force. There is no await, so that a call never sees half of a change."""
+        """Return the snapshot in force. It does not await, so that no call sees a half-applied change."""
         for problem in self._tools.look():
             self._problems.append(f"configuration: {problem}")
         for path, state in self._seen.stamps.items():
@@ -124,7 +124,7 @@ class ReloadingToolset:
         return self._tools.snapshot(loaded, problems.append)
 
     def _note(self, loaded: Loaded, problems: Sequence[str]) -> None:
-        """Collect the problems for the user. A problem is told once, and again if it returns after a correction."""
+        """Collect the problems for the user. A problem is shown once, and again if it returns after a correction."""
         listed = [str(problem) for problem in loaded.problems]
         found = [*(each for each in listed if not any(more.startswith(each) for more in problems)), *problems]
         self._problems += [f"configuration: {problem}" for problem in found if problem not in self._told]

@@ -1,4 +1,4 @@
-"""Which walls of the kernel a session's commands and MCP servers get, by its settings and by what works here."""
+"""Choose the sandbox of a session's commands and MCP servers, by its settings and by what this machine supports."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ _TIERS = {
 
 
 def wanted_tier(mode: SandboxMode) -> SandboxTier | None:
-    """Return the tier that a mode names; None for the best that works."""
+    """Return the tier that a mode names; None for the best tier that this machine supports."""
     return _TIERS.get(mode)
 
 
@@ -34,7 +34,7 @@ def _is_off(settings: Settings) -> bool:
 
 
 def contains_commands(settings: Settings) -> bool:
-    """Return whether a sandbox contains the commands of a session, in our own terminal."""
+    """Return whether the commands of a session that run in our own terminal are in a sandbox."""
     return not _is_off(settings) and sandbox_tier(wanted_tier(settings.tools.sandbox.mode)) is not SandboxTier.NONE
 
 
@@ -44,7 +44,7 @@ def refuses_commands(settings: Settings) -> bool:
 
 
 def sandbox_status(settings: Settings) -> str:
-    """Return what is around the commands of a session with these settings, in words for the user."""
+    """Return a text for the user about the sandbox of commands under these settings."""
     chosen = settings.tools.sandbox
     if _is_off(settings):
         return "off"
@@ -56,7 +56,7 @@ def sandbox_status(settings: Settings) -> str:
 
 
 def network_words(settings: Settings, tier: SandboxTier) -> Sequence[str]:
-    """Return what `network_allow` does in a tier, in words for the user; none if it is empty."""
+    """Return a text for the user about the effect of `network_allow` in a tier; empty if the setting is empty."""
     chosen = settings.tools.sandbox
     if not chosen.network_allow or chosen.profile is SandboxProfile.NETWORK_ALLOW_ALL:
         return ()
@@ -68,9 +68,9 @@ def network_words(settings: Settings, tier: SandboxTier) -> Sequence[str]:
 def session_sandbox(
     walls: WallRules, settings: Settings, warn: Callable[[str], None], record: Callable[[Egress], None]
 ) -> SessionSandbox | None:
-    """Return the sandbox of a session, or None where nothing can build one, which the user is told.
+    """Return the sandbox of a session, or None if none can be built, after warning the user.
 
-    A strict one refuses every command there.
+    A strict sandbox that cannot be built is returned, and refuses every command.
 
     record   called with each connection through the proxy, in the proxy's thread
     """
@@ -78,7 +78,7 @@ def session_sandbox(
     wanted = wanted_tier(chosen.mode)
     tier = sandbox_tier(wanted)
     if tier is SandboxTier.NONE:
-        left = "Commands are refused" if chosen.strict else "Commands run without walls, and are asked about"
+        left = "Commands are refused" if chosen.strict else "Commands run without a sandbox, and are asked about"
         warn(f"no sandbox can be built: {why_missing(wanted)}. {left}; {advice_without(wanted)}")
         if not chosen.strict:
             return None
@@ -87,7 +87,7 @@ def session_sandbox(
             warn(f"[tools.sandbox] {said}. No other host is reached")
     try:
         environment = child_environment(os.environ, settings.tools.shell.env_allow)
-    except ConfigError:  # the terminal tells the user
+    except ConfigError:  # the terminal reports it
         environment = child_environment(os.environ)
     return SessionSandbox(walls, environment, tier, proxy=partial(AllowlistProxy, record=record))
 
@@ -102,7 +102,8 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder like others, which some use
 def is_contained(server: McpServer, settings: Settings) -> bool:
     """Return whether the program of a server runs in a sandbox.
 
-    Only bubblewrap has walls with a network. A project's server cannot be let out by its name, which a project chooses.
+    Only bubblewrap can build one with network access. `unsandboxed` does not apply to servers of a project, because the
+    project chooses their names.
     """
     sandbox = settings.tools.sandbox
     if _is_off(settings):
@@ -116,10 +117,10 @@ def is_contained(server: McpServer, settings: Settings) -> bool:
 def server_sandbox(server: McpServer, walls: WallRules, settings: Settings, homes: str) -> SessionSandbox:
     """Return a new sandbox for one run of the program of a server. It blocks.
 
-    The server reaches the network, changes the session's folders and its home, and reads of the user's home what its
-    entry names. Its home is kept. Raises OSError.
+    The server may use the network, change the session's folders and its own home, and read in the user's home only the
+    paths that its entry names. Its home is the same in every run. Raises OSError.
 
-    walls   what the walls around commands are made from
+    walls   the rules from which the sandbox of commands is built
     homes   the folder of the homes of all servers
     """
     reach = server.reach
@@ -143,13 +144,13 @@ def server_sandbox(server: McpServer, walls: WallRules, settings: Settings, home
 
 
 def _home_name(server: McpServer, walls: WallRules) -> str:
-    """Return the name of a server's home. Projects cannot choose that of a server of the user."""
+    """Return the folder name of a server's home. A project's server never gets the home of the user's server."""
     whose = map(os.path.realpath, walls.roots[:1]) if server.origin is McpOrigin.PROJECT else ()
     return hashlib.sha256("\0".join((*whose, server.name)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _named_paths(reach: StdioServer) -> Iterator[str]:
-    """Yield the files and folders that an entry names. With a program or another file comes its project."""
+    """Yield the folders and files that an entry names. For a file in a project, yield the project's folder."""
     home = os.path.realpath(os.path.expanduser("~"))
     words = (*reach.args, *(value for _, value in reach.env))
     named = [*words, *(word.partition("=")[2] for word in words)]
@@ -169,7 +170,7 @@ def _found(command: str) -> str:
 
 
 def _project(file: str, home: str) -> str:
-    """Return the folder of the project that a file belongs to, or else of its virtual environment, or ""."""
+    """Return the folder of the project, or else of the virtual environment, that contains a file; "" for neither."""
     above = [folder for folder in folders_above(file) if not is_below(home, folder)]
     marked = ((folder, mark) for marks in _MARKS for folder in above for mark in marks)
     return next((folder for folder, mark in marked if os.path.lexists(os.path.join(folder, mark))), "")

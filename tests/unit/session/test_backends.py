@@ -59,7 +59,7 @@ def test_walls_that_are_wanted_by_name_and_missing_are_announced_and_commands_ru
     assert made is None
     assert len(told) == 1
     assert "no sandbox-exec" in told[0]
-    assert "Commands run without walls, and are asked about" in told[0]
+    assert "Commands run without a sandbox, and are asked about" in told[0]
 
 
 def test_with_a_program_comes_its_project_or_else_its_virtual_environment(tmp_path):

@@ -51,7 +51,7 @@ async def test_a_disk_that_hangs_costs_a_prompt_a_moment_and_what_was_found_stay
         await made.ready(ask=True)
     assert [each.name for each in made.offered()] == ["explain"]
     assert warned == [
-        "looking for skills and commands takes too long (a slow disk?): those that were found last are used"
+        "looking for skills and commands takes too long (a slow disk?): those that were found before are used"
     ]
     hangs = False
     back.set()
