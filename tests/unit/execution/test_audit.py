@@ -259,8 +259,21 @@ async def test_requests_of_web_tools_are_in_the_same_chain(audited):
     assert (made["address"], made["status"], made["duration_ms"]) == ("192.0.2.1", 200, 250)
     assert (made["response_bytes"], made["method"]) == (99, "GET")
     assert "blocked" not in made
+    assert made["caller_id"] == "session-1"
     assert (refused["blocked"], refused["block_reason"], refused["hop"]) == (True, "ssrf", 1)
     assert whole(audited.path) == []
+
+
+async def test_a_request_in_a_scheduled_turn_is_recorded_as_the_schedules(tmp_path):
+    caller = Caller("s" * 300, "/project", lambda _: "trusted", lambda _: "", lambda: "schedule")
+    short = replace(caller, session_id="session-1")
+    made = list[str]()
+    for number, each in enumerate((caller, short)):
+        audited = Audited(tmp_path / str(number) / "audit.jsonl", each)
+        audited.auditor.egress(Egress(WebCaller("fetch", "c"), "https://x/", "x", 0, None, 200, 0, 0, None))
+        made.append(audited.record["caller_id"])
+    assert made[1] == "session-1/schedule"
+    assert len(made[0]) < 300
 
 
 async def test_no_secret_and_nothing_a_terminal_acts_on_gets_into_the_file(audited):

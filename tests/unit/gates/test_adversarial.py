@@ -11,7 +11,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TextPart
 from acp_agent.core.ports import Invocation, ModelRequest
 from acp_agent.core.types import Allow, ApprovedBy, Ask, Deny, JsonObject, Verdict
-from acp_agent.gates.adversarial import AdversarialGate
+from acp_agent.gates.adversarial import AdversarialGate, _clean
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.permission import Approved
 from tests.unit.gates.chain import Judged, call, command
@@ -44,6 +44,14 @@ class Judge:
         if self.answer is None:
             raise ProviderError("gone", kind=ProviderErrorKind.NETWORK)
         return self.answer
+
+
+def test_numbers_under_the_name_of_a_secret_are_shown_as_they_are():
+    assert _clean({"token": 5, "tokens": [1], "password": "hunter2"}, redacted, 0) == {
+        "token": 5,
+        "tokens": [1],
+        "password": "[REDACTED:7 chars]",
+    }
 
 
 def redacted(text: str) -> str:

@@ -46,6 +46,7 @@ def test_everyday_commands_are_not_refused():
         ("chmod -R 777 ~", "chmod -R ~"),
         ("python -c \"import shutil; shutil.rmtree('/usr')\"", "rm -rf /usr"),
         ("python - <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
+        ("python - x <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("python <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("curl x", "curl"),
         ("dd if=a of=b", "dd if="),

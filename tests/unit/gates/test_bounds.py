@@ -6,7 +6,9 @@ from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
+from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.syntax import Parses
+from acp_agent.gates.shell.words import MAX_FIELDS, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,20 @@ def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -
     assert isinstance(verdict, Deny)
     assert why in verdict.reason
     assert isinstance(analyse(text), Opaque)
+
+
+def test_what_just_fits_is_read() -> None:
+    for text in ("ls " + ">a " * 1000, "ls; " * 999 + "ls"):
+        assert survey(text).unread == "", text[:9]
+    assert len(expand_braces("{a,b}" * 20)) == MAX_FIELDS
+
+
+def test_a_variable_may_have_as_many_values_as_can_be_followed() -> None:
+    def values(count: int) -> str:
+        return survey("".join(f"x={number}; " for number in range(count)) + "echo $x").unread
+
+    assert values(MAX_VALUES) == ""
+    assert "values" in values(MAX_VALUES + 1)
 
 
 def test_a_text_nobody_can_parse_is_judged_by_each_of_its_commands_once() -> None:

@@ -103,6 +103,90 @@ def test_a_variable_that_no_command_may_see_is_named_and_the_others_are_seen(mon
     assert "OPENAI_API_KEY" not in seen
 
 
+class Walls:
+    """A sandbox that is only passed on, and notes that it was closed."""
+
+    tier = SandboxTier.BUBBLEWRAP
+    hosts = ("example.com:443",)
+    closed = False
+
+    def __init__(self, *, reaches: bool = False) -> None:
+        self.reaches_other_terminals = reaches
+        self.adopted: list[WallRules] = []
+
+    def adopt(self, walls: WallRules) -> None:
+        self.adopted.append(walls)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def shell_text(self, text: str) -> str:
+        return f"walls {text}"
+
+
+class Terminals:
+    """An editor that offers terminals, or none, and notes how they are to be."""
+
+    def __init__(self, *, offered: bool) -> None:
+        self.offered = offered
+        self.asked: list[Any] = []
+
+    def terminal(self, settings: Any) -> Any:
+        self.asked.append(settings)
+        return object() if self.offered else None
+
+
+def backends_of(
+    walls: Walls | None, *, offered: bool = False, allow: tuple[str, ...] = (), strict: bool = False
+) -> tuple[SessionBackends, Terminals]:
+    tools = ToolSettings(shell=ShellSettings(env_allow=allow), sandbox=SandboxSettings(strict=strict))
+    editor: Any = Terminals(offered=offered)
+    session: Any = SimpleNamespace(editor=editor, redact=str, turns=SimpleNamespace(cancelled_over=None))
+    needs: Any = (walls, lambda: "/scripts", None, lambda _: None, None, lambda *_: None)
+    return SessionBackends(session, Settings(tools=tools), *needs), editor
+
+
+def test_commands_are_contained_on_this_machine_even_if_a_setting_is_no_good():
+    for allow in ((), ("OPENAI_API_KEY",)):
+        walls = Walls()
+        made, _ = backends_of(walls, allow=allow)
+        assert made.programs._sandbox is walls
+        assert made.terminal is made.programs
+        assert made.contained
+
+
+def test_walls_go_into_the_editors_terminal_where_they_can():
+    for walls, offered, strict, around, contain, reached in (
+        (None, True, False, ("", ""), False, None),
+        (Walls(), False, False, ("", "bwrap"), False, ("example.com:443",)),
+        (Walls(), True, False, ("", "bwrap"), False, None),
+        (Walls(), True, True, ("", "bwrap"), False, ("example.com:443",)),
+        (Walls(reaches=True), True, False, ("bwrap", "bwrap"), True, ("example.com:443",)),
+        (Walls(reaches=True), True, True, ("bwrap", "bwrap"), True, ("example.com:443",)),
+    ):
+        made, editor = backends_of(walls, offered=offered, strict=strict)
+        assert tuple(made.sandbox_around(editor=each) for each in (True, False)) == around
+        (settings,) = editor.asked
+        assert (settings.contain is not None) is contain
+        assert made.reached == reached
+        assert (made.terminal is made.programs) is (not offered or (strict and not contain))
+
+
+@pytest.mark.anyio
+async def test_the_walls_are_renewed_and_end_with_the_session():
+    walls, rules = Walls(), WallRules(("/",), lambda _: False, lambda *_: None)
+    made, _ = backends_of(walls)
+    made.adopt(None)
+    made.adopt(rules)
+    assert walls.adopted == [rules]
+    await made.end()
+    assert walls.closed
+    none, _ = backends_of(None)
+    none.adopt(rules)
+    await none.end()
+    assert none.sandbox is None
+
+
 @pytest.mark.anyio
 async def test_a_clean_up_that_fails_is_over_and_ends_nothing_else():
     async def broken() -> None:

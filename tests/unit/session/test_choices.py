@@ -76,6 +76,12 @@ async def test_the_configuration_alone_says_which_models_there_are() -> None:
     rig = Rig(fallback=["router:m", "cloud:claude-haiku-5-5"], models=entries)
     assert rig.names() == ["cloud:claude-opus-4-6", "cloud:claude-haiku-5-5", "router:m", "local:qwen3:8b"]
     assert rig.names("cloud:other")[2] == "cloud:other", "what is in force is always shown"
+    assert [rig.choices.has(f"router:{name}") for name in ("new", "new one", "", "a\u202eb")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     assert rig.choices.thinking("cloud:claude-opus-4-6") == Levels(("off", "low", "medium", "high", "max"), "high")
     assert rig.choices.thinking("nobody:m") is rig.choices.temperature("nobody:m") is None
 

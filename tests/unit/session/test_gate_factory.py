@@ -101,6 +101,13 @@ async def test_the_policy_of_a_session_goes_by_the_trust_in_its_turn(tmp_path: P
     assert refused.ruling.gate == "policy"
 
 
+def test_a_list_of_tools_that_names_an_unknown_one_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[tools]\ndeny = ['raed']\n[tools.by_model.'x:*']\nalso_allow = ['bash']\n")
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml")})
+    (problem,) = Chain(str(tmp_path), str(tmp_path / "grants.toml"), loaded=loaded).warnings.lines
+    assert "raed" in problem
+
+
 def test_the_second_model_is_asked_behind_the_gates_that_there_are() -> None:
     policies = AdversarialSettings(enabled=True, policies=("Nothing leaves the folder.",))
     settings = Settings(tools=ToolSettings(adversarial_policy=policies))

@@ -222,6 +222,29 @@ def test_a_large_file_gets_another_name_when_a_process_first_writes(path):
     assert whole(path) == []
 
 
+def test_a_file_is_large_that_is_larger_than_it_may_be(path):
+    fill(path)
+    size = path.stat().st_size
+    assert log_at(path, max_bytes=size, now=clock).append(call())
+    assert len(read(path)) == 4
+    assert log_at(path, max_bytes=size, now=clock).append(call())
+    assert read(path)[0]["kind"] == "continues"
+
+
+def test_a_torn_line_behind_many_records_is_kept_and_told(path):
+    log = log_at(path)
+    while not path.exists() or path.stat().st_size < 5 * MAX_LINE:
+        assert log.append(call(command="x" * (MAX_LINE // 4)))
+    count = len(read(path))
+    (path.parent / f"{path.name}.head").unlink()
+    with path.open("ab") as file:
+        file.write(b'{"seq": 99')
+    assert log_at(path).append(call())
+    (note,) = [each for each in whole(path) if "not finished" in each]
+    assert note.endswith("10 bytes of a record that was not finished")
+    assert verified(path).records >= count + 1
+
+
 def test_a_process_that_has_written_leaves_the_file_alone(path):
     log = log_at(path, max_bytes=1000)
     for _ in range(20):

@@ -80,6 +80,10 @@ def test_numbers_that_json_has_no_word_for_become_texts(value):
     assert len(kept) < 50
 
 
+def test_a_number_is_kept_up_to_256_bits():
+    assert recordable({"a": 2**256 - 1, "b": 2**256}, MASK) == {"a": 2**256 - 1, "b": "[a number of 257 bits]"}
+
+
 def test_what_is_too_much_is_counted():
     wide = recordable({"list": list(range(1000)), "more": 1}, MASK)
     assert wide["list"][-1] == "[left out: 745 more]"

@@ -72,6 +72,8 @@ ORDINARY = (
     "curl x -o y.tar && tar xf y.tar",
     "curl x | jq .",
     "curl x | cat -",
+    "curl -o data.csv u; awk data.csv",
+    "curl -o data.csv u; awk -f p.awk data.csv",
     "curl x | python3 -m json.tool",
     "curl x | psql db",
     "git log | python3 count.py",

@@ -255,6 +255,8 @@ def test_the_prefixes_an_approval_would_need():
     assert decide("git add x && python y.py").needed == ()
     assert decide("git add x > y").needed == ()
     assert decide("git add $x").needed == ()
+    assert decide("cd src && git add x").needed == ("git add",)
+    assert decide("cd src").needed == ("cd",)
 
 
 @pytest.mark.parametrize(

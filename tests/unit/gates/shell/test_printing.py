@@ -41,6 +41,8 @@ def test_every_command_that_prints_is_named_in_order(text: str, printing: list[s
         ("sudo -u root /usr/bin/apt-get update", "apt-get update"),
         ("uv run --frozen pytest", "pytest"),
         ("command ls", "ls"),
+        ("nice -n 5 -- ls", "ls"),
+        ("env - ls", "ls"),
         ("bash -lc 'cd x && make test'", "make test"),
         ("time make", "time make"),  # says more than make does
         ("strace -f ls", "strace -f ls"),

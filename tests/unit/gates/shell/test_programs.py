@@ -275,6 +275,8 @@ def test_sed_options_that_bring_scripts(args: tuple[str, ...]):
         ("-v", "a=1", "$1 > a || $2 == 3"),
         ("--", "{ s += $1 } END { print s }"),
         (" " * MAX_SCRIPT,),
+        ("-F", ","),
+        ("-F,",),
     ],
 )
 def test_plain_awk_scripts(args: tuple[str, ...]):

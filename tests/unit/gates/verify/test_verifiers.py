@@ -492,6 +492,13 @@ def test_the_refusal_of_a_command_that_destroys_names_what_does():
         assert (verdict.rule, f"('{name}')" in verdict.reason) == (f"destructive: {name}", True)
 
 
+def test_a_rule_answers_a_question_only_if_it_answers_all_of_them():
+    lost = "/undo does not bring back what this destroys"
+    assert gate(Destructive()).judge(command("git clean -fdx")) == Ask(lost, by_rule=True)
+    both = gate(Destructive()).judge(command("git clean -fdx; chown -R me src"))
+    assert both == Ask(f"{lost}; gives whole folders to another owner")
+
+
 # ---------------------------------------------------------------------------------------- injection
 
 

@@ -1,6 +1,7 @@
 """What commands can do within the walls, on the real kernel."""
 
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -500,6 +501,71 @@ async def test_modes_and_times_of_files_in_the_folder_can_be_changed(contained):
     *done, missing = said.splitlines()
     assert done == ["750 86400"] * 3 + ["5", "86400"]
     assert "No such file or directory" in missing
+
+
+_METADATA_CALLS = """
+import ctypes, os, struct, sys
+call, here = ctypes.CDLL(None, use_errno=True).syscall, -100
+kept, times = (os.getuid(), os.getgid()), struct.pack("=4q", 86400, 5, 172800, 7)
+micros, seconds = struct.pack("=4q", 86400, 5, 172800, 7), struct.pack("=2q", 86400, 172800)
+os.chdir(sys.argv[1])
+open("a", "w").close()
+os.mkdir("d")
+os.symlink("../a", "d/f")
+os.symlink("a", "l")
+folder, file = os.open("d", os.O_PATH | os.O_DIRECTORY), os.open("a", os.O_RDWR)
+mode, time = (lambda: oct(os.stat("a").st_mode & 0o7777)), (lambda: os.stat("a").st_mtime_ns)
+for name, number, arguments, look in (
+    ("chmod", 90, (b"a", 0o601), mode),
+    ("fchmod", 91, (file, 0o602), mode),
+    ("fchmodat", 268, (folder, b"f", 0o603), mode),
+    ("fchmodat2", 452, (folder, b"f", 0o604, 0), mode),
+    ("fchmodat2 of a link", 452, (folder, b"f", 0o605, 0x100), mode),
+    ("chown", 92, (b"a", *kept), mode),
+    ("fchown", 93, (file, *kept), mode),
+    ("lchown", 94, (b"l", *kept), mode),
+    ("lchown of nothing", 94, (b"nothing", *kept), mode),
+    ("fchownat", 260, (folder, b"f", *kept, 0), mode),
+    ("another owner", 260, (folder, b"f", kept[0] + 1, kept[1], 0), mode),
+    ("another group", 260, (folder, b"f", kept[0], kept[1] + 1, 0), mode),
+    ("utime", 132, (b"a", seconds), time),
+    ("utimes", 235, (b"a", micros), time),
+    ("futimesat", 261, (folder, b"f", micros), time),
+    ("utimensat", 280, (folder, b"f", times, 0), time),
+    ("utimensat of a file", 280, (file, None, times, 0), time),
+):
+    os.utime("a", (0, 0))
+    error = 0 if call(number, *arguments) == 0 else ctypes.get_errno()
+    print(name, error, look())
+"""
+_THEIR_ANSWERS = """\
+chmod 0 0o601
+fchmod 0 0o602
+fchmodat 0 0o603
+fchmodat2 0 0o604
+fchmodat2 of a link 95 0o604
+chown 0 0o604
+fchown 0 0o604
+lchown 0 0o604
+lchown of nothing 2 0o604
+fchownat 0 0o604
+another owner 1 0o604
+another group 1 0o604
+utime 0 172800000000000
+utimes 0 172800000007000
+futimesat 0 172800000007000
+utimensat 0 172800000000007
+utimensat of a file 0 172800000000007
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of the calls are those of x86-64")
+async def test_every_call_of_the_system_that_changes_metadata_works_in_the_folder(contained, tier):
+    if tier is not SandboxTier.LANDLOCK:
+        pytest.skip("the kernel itself answers")
+    (contained.root / "src/calls.py").write_text(_METADATA_CALLS)
+    said = await contained.output("mkdir src/made && /usr/bin/env python3 src/calls.py src/made")
+    assert said == _THEIR_ANSWERS
 
 
 async def test_a_link_itself_keeps_its_owner_wherever_it_leads(contained):
