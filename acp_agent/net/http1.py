@@ -333,7 +333,7 @@ class _Response:
     # The parser calls the methods below.
 
     def on_message_begin(self) -> None:
-        self.reusable = False  # a second response without a request
+        self.reusable = False  # a response without a request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.status:

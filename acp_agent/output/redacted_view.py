@@ -95,7 +95,7 @@ class RedactedEvents:
                 envelope=envelope if envelope is None else cast("JsonObject", redact.json(envelope)),
             )
         if live is not None and failure is not None and failure.category is ToolErrorCategory.CANCELLED:
-            seen = redact(live.seen())  # redact again: an overwritten line may have been written in pieces
+            seen = redact(live.seen())  # redact again, since a carriage return may join pieces
             result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
         await self._emit(replace(event, name=redact(event.name), result=result))
 

@@ -183,7 +183,7 @@ class _Parse:
         )
 
     def _begin(self, rest: list[str]) -> None:
-        """Read the first words if their position alone says what they are: another program's, or tar's first word."""
+        """Read the words whose position alone says what they are: all words of a `raw` form, and tar's first word."""
         if self.form.raw:
             self.plain += rest
             rest.clear()

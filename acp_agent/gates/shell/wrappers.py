@@ -62,7 +62,7 @@ class Expander:
     call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
 
     def expand(self, command: Command, depth: int = 0) -> Command:
-        """Return the command with everything that it starts. Its name may be that of a program and of a function."""
+        """Return the command with everything that it starts. If a function has its name, both may run."""
         expanded = self._program(command, depth)
         if self.guess and expanded.argv:  # variables may name a command: `GIT_EXTERNAL_DIFF='…' git diff`
             words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments
@@ -87,7 +87,7 @@ class Expander:
             wrapper, skip = _after_options(name, args)
         if wrapper is not None and wrapper.vague:
             runs = self._guesses(command, depth + 2) if self.guess else ()
-            return replace(command, unclear=f"{name}: where its command begins cannot be told", runs=runs)
+            return replace(command, unclear=f"{name}: it is unclear where its command begins", runs=runs)
         if wrapper is not None:
             return self._peel(command, wrapper, skip, depth)
         if name in tables().shells:

@@ -190,7 +190,7 @@ def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
         case Secrecy.GUARDED:
             return Ask(f"may show secrets: {path}", firm=True, by_name=is_named)
         case Secrecy.SEALED:
-            reason = f"{path} holds secrets and stays closed"
+            reason = f"{path} holds secrets, so it may not be used"
             return Deny(
                 reason, rule=f"firewall: {path}", advice="Do without it, or ask the user for what you need of it."
             )

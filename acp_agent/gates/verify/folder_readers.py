@@ -337,7 +337,7 @@ def _grep(args: Sequence[str], here: str) -> Reading:
 def _kept(options: Options, known: Known, here: str, *, named: bool = True) -> Reading:
     """Return the reading of a command that stores files in git's own storage."""
     paths = options.operands() if named and options.is_certain else ()
-    return _of(paths, known, here, "of which git would keep a copy")
+    return _of(paths, known, here, "which git would copy into its storage")
 
 
 def _shown(known: Known, here: str) -> Reading:

@@ -95,7 +95,7 @@ class KeepMatchingSpec(_Table):
 
 
 class StripAnnotatedSpec(_Table):
-    """Drop the lines that match, keep summary lines, and keep only the ends of a rest above the threshold (0: none)."""
+    """Drop the lines that match and keep summary lines. Of a long rest, keep only the ends (threshold 0: keep all)."""
 
     type: Literal["strip_annotated"]
     patterns: PatternTexts

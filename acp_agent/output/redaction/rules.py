@@ -111,7 +111,7 @@ class Forms:
 
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
-        """Return the forms of several lines, cut after each of their lines."""
+        """Return each beginning of the forms of several lines that ends with a line."""
         return tuple(
             literal[: at + 1] for literal in self._literals for at, byte in enumerate(literal[:-1]) if byte == 0x0A
         )
@@ -238,11 +238,11 @@ class SecretRule(NamedTuple):
 def beginnings(rules: Iterable[SecretRule]) -> str:
     """Return an expression that finds the `starts` of all rules.
 
-    Most rules begin with `_EDGE`, which is put before all of them once. To compile it for each rule takes 10 ms.
+    Most rules begin with `_EDGE`, which is put once before all of them, because compiling it for each takes 10 ms.
     """
     at_edge, others = list[str](), list[str]()
     for rule in rules:
-        if rule.starts.startswith(_EDGE) and not rule.keyed:  # those of a key have alternatives without it
+        if rule.starts.startswith(_EDGE) and not rule.keyed:  # `starts` of a key has alternatives without `_EDGE`
             at_edge.append(f"(?:{rule.starts.removeprefix(_EDGE)})")
         else:
             others.append(f"(?:{rule.starts})")
@@ -392,7 +392,7 @@ def _secrets(rule: SecretRule, rank: int, data: bytes, match: RegexMatch, groups
             for low, high in cookie_values(data, matched, end):
                 yield Span(low, high, rule.category, rank, context)
         case Reads.BLOCK | Reads.PAIRS:
-            raise AssertionError("read with what lies around it")
+            raise AssertionError("read by block_at and pairs")
         case _:
             assert_never(rule.reads)
 

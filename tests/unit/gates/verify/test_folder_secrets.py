@@ -366,7 +366,7 @@ def test_the_question_says_that_git_keeps_a_copy(tmp_path: Path):
     repository(tmp_path)
     plant(tmp_path, ".env")
     verdict = gate(tmp_path).judge(command("git add -A"))
-    assert verdict == Ask("may show secrets: .env, of which git would keep a copy", firm=True)
+    assert verdict == Ask("may show secrets: .env, which git would copy into its storage", firm=True)
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
