@@ -193,7 +193,7 @@ class Updates:
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *last]
         if self.client.drawing.raw_output or not result.shown:
             return [*diffs, *last]
-        # A result of several lines quotes a file or a program if it is that of an edit or a failure.
+        # A failure, or the result of an edit, with several lines quotes a file or the output of a program.
         quotes = "\n" in result.shown and (card.started.kind is ToolKind.EDIT or result.failure is not None)
         verbatim = card.started.kind in _FENCED or quotes
         return [*diffs, text_content(self._verbatim(result.shown) if verbatim else defused(result.shown)), *last]

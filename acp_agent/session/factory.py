@@ -289,7 +289,7 @@ class SessionFactory:
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
     def _sandbox(self) -> SessionSandbox | None:
-        """Return the sandbox, if the settings want one. None also if its rules cannot be read: then no command runs."""
+        """Return the sandbox; None if the settings want none, or if its rules cannot be read, when no command runs."""
         try:
             walls = self._rules(self._loaded).walls()
         except ConfigError:

@@ -168,7 +168,7 @@ MAX_VALUES = 256
 """The most values of one variable that are followed. A text that gives a variable more values counts as unread."""
 
 MAX_SHIFTS = 64
-"""The most positional parameters that `shift` is followed for. A text that shifts more counts as unread."""
+"""The most arguments (`$1`, …) for which `shift` is followed. A text that shifts more arguments counts as unread."""
 
 
 class Peeled(NamedTuple):

@@ -25,7 +25,7 @@ class JavaScript:
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for line in lines:
             first = line.lstrip()[:1]
-            if first in _TICKS:  # as most lines are
+            if first in _TICKS:  # true for most lines
                 if self._failure:
                     self._close()
             elif first in _FIRST:

@@ -213,7 +213,7 @@ class Pytest:
         """Return the index where a section ends: at the next heading, at totals without `=`, or at an interruption."""
         for at in range(start, len(lines)):
             line = lines[at]
-            if line[:1] not in _ENDS:  # as most lines are
+            if line[:1] not in _ENDS:  # true for most lines
                 continue
             if (line.startswith("=") and _SECTION.match(line)) or (line.startswith("-") and _PLUGIN.match(line)):
                 return at

@@ -158,7 +158,7 @@ def walk(data: bytes, start: int, header_end: int) -> Block:
     if footer:
         return Block(start, footer.end() if _PIECE.search(data, header_end, footer.start()) else start)
     runs = [run.end() for run in _RUN.finditer(data, header_end, here)]
-    if runs or another:  # a whole key escaped on one line, cut off
+    if runs or another:  # a key on one line, with escaped line ends, that is cut off
         return Block(start, runs[-1] if runs else start)
     end, fillers, words, seen, margin = start, 0, 0, False, _margin(data, start)
     while eol < len(data):
