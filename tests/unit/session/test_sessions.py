@@ -841,6 +841,13 @@ async def test_a_session_moves_to_another_folder_between_turns_only(here: Proces
     await here.sessions.move(session, str(here.root / "other"))
     assert (await here.told(session, "two"))[-2:] == ["two", "two!"]
     assert here.session(session).workspace == SessionWorkspace(str(here.root / "other"))
+    assert here.session(session).editor._paths.spell("a.py") == str(here.root / "other" / "a.py")
+    assert here.session(session).take_moved_from() == str(here.root)
+    assert here.session(session).take_moved_from() == ""
+    await here.sessions.move(session, str(here.root))
+    here.session(session).move(str(here.root))  # as a load does
+    assert here.session(session).take_moved_from() == str(here.root / "other")
+    await here.sessions.move(session, str(here.root / "other"))
     assert await here.listed(cwd=str(here.root / "other")) == [session]
 
 

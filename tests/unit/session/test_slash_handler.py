@@ -13,7 +13,7 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, UsageChanged
-from acp_agent.core.messages import Usage
+from acp_agent.core.messages import Role, Usage
 from acp_agent.core.secrets import verbatim
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.core.types import ToolCall, ToolResult
@@ -170,6 +170,11 @@ async def test_what_the_user_ran_and_nothing_came_of_it_says_why(configured: Con
     assert await desk._run_command("sudo ls") == "`sudo ls`: blocked by a rule"
     desk._toolset = FakeToolset({"bash": lambda call: ToolResult("", envelope={"exit_code": 3})})
     assert await desk._run_command("false") == "`false` exited with code 3."
+    assert ["sudo ls" in each.text for each in desk._conversation.history] == [True, False]
+    assert desk._conversation.history[1].role is Role.USER
+    desk._toolset = FakeToolset({"bash": lambda call: ToolResult("some words", envelope={"exit_code": 0})})
+    assert await desk._run_command("make") == "`make` finished."
+    assert "some words" in desk._conversation.history[2].text
 
 
 async def test_what_was_said_and_counted_is_forgotten_and_what_was_chosen_stays(configured: Configured):

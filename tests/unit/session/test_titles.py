@@ -8,7 +8,7 @@ from acp_agent.config.settings import SessionsSettings
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelStop
 from acp_agent.core.ports import Provider
-from acp_agent.session.titles import TitleWriter
+from acp_agent.session.titles import _SUMMARY_INPUT, _SUMMARY_TOKENS, Summarizer, TitleWriter
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 from tests.rows import each_row
 
@@ -85,6 +85,20 @@ async def test_the_model_gets_the_prompt_without_secrets_and_may_say_little() ->
     assert len(request.messages[0].text) < 4200
     assert (request.tools, request.max_tokens) == ((), 400)
     assert rig.named == ["b:small"]
+
+
+async def test_a_summary_of_an_output_is_short_and_is_made_of_a_fenced_part_of_it() -> None:
+    provider = ScriptedProvider([say(" what matters \n"), ProviderError("down", kind=ProviderErrorKind.NETWORK)])
+
+    async def made() -> ScriptedProvider:
+        return provider
+
+    summarize = Summarizer(made)
+    assert await summarize("line\n" * 100_000) == "what matters"
+    (request,) = provider.requests
+    assert (request.max_tokens, request.tools) == (_SUMMARY_TOKENS, ())
+    assert len(request.messages[0].text) < _SUMMARY_INPUT + 1000
+    assert await summarize("x") == ""
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_every_command_that_prints_is_named_in_order(text: str, printing: list[s
         ("command ls", "ls"),
         ("nice -n 5 -- ls", "ls"),
         ("env - ls", "ls"),
+        ("timeout -vk 5 60 ls", "ls"),
+        ("timeout -vk5 60 ls", "ls"),
         ("bash -lc 'cd x && make test'", "make test"),
         ("time make", "time make"),  # says more than make does
         ("strace -f ls", "strace -f ls"),

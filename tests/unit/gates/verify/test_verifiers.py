@@ -301,6 +301,8 @@ Ask    tar -czf x conf
 Ask    zip -qr x .
 Ask    grep -r x .config
 Ask    grep -R x links
+Ask    zip -r x links
+Ask    fd . links -x cat
 Ask    find linked -exec cat {} +
 Ask    grep -R x linked
 Ask    rg -L x linked

@@ -13,6 +13,8 @@ import pytest
 from acp_agent.workspace.sandbox.landlock import (
     LandlockSandbox,
     Right,
+    _allow,
+    _new_ruleset,
     grants,
     known_rights,
     landlock_abi,
@@ -45,6 +47,17 @@ def test_a_folder_without_anything_closed_gets_all_rights_at_once(root):
     assert set(found) == {str(root)}
     assert Right.MAKE_REG in found[str(root)]
     assert not found[str(root)] & (Right.MAKE_CHAR | Right.MAKE_BLOCK | Right.IOCTL_DEV)
+
+
+@needs_landlock
+def test_what_is_gone_or_became_a_link_meanwhile_gets_no_rule(root):
+    (root / "link").symlink_to("src")
+    ruleset = _new_ruleset(landlock_abi(), tcp=True)
+    try:
+        for name in ("gone", "link", "src", "Makefile"):
+            _allow(ruleset, str(root / name), Right.READ_DIR)
+    finally:
+        os.close(ruleset)
 
 
 def test_above_something_frozen_or_hidden_each_entry_has_its_own_rights(root):
