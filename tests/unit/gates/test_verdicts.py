@@ -1,4 +1,4 @@
-"""Each gate's verdicts as a whole: the words for the model, its advice, what the audit records, how a yes is asked for."""
+"""Each gate's verdicts as a whole: the words for the model, its advice, the rule for the audit, and the question."""
 
 from dataclasses import replace
 from typing import Any
