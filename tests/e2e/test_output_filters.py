@@ -92,7 +92,7 @@ async def test_a_file_nobody_can_use_is_told_once_and_the_built_in_rules_act(tmp
     assert len(warnings(editor)) == 1
     assert str(path) in warnings(editor)[0]
     assert cause in warnings(editor)[0]
-    assert "the built-in rules stay in force" in warnings(editor)[0]
+    assert "the built-in rules stay in use" in warnings(editor)[0]
     for said in mind.said:
         assert said.count("Compiling") < 5
 
