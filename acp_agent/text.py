@@ -1,4 +1,4 @@
-"""Texts for people and models: made visible, cut to one line, clipped, wrapped, and freed of marks like ours."""
+"""Prepare texts for people and models: make characters visible, cut, clip and wrap them, and escape fake marks."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ class _LazyRegex(Generic[AnyStr]):
 
 
 _TITLE_LIMIT = 120
-_SCAN_LIMIT = 2000  # characters: a title needs no more of a command of ten megabytes
+_SCAN_LIMIT = 2000  # characters of a text from which a title is made: a command may have ten megabytes
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width, surrogates, separators
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 BLANK = lazy_regex(f"[{_BLANK_LETTERS}\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")

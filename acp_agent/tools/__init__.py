@@ -1,1 +1,1 @@
-"""Tools the model sees; one a file."""
+"""The tools that the model can call."""

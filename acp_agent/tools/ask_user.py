@@ -1,4 +1,4 @@
-"""ask_user: the model asks the user questions, who answers in a form (ACP, "Elicitation").
+"""ask_user: the model asks questions, and the user answers them in a form (ACP, "Elicitation").
 
 It exists only if the editor can show forms. Otherwise the model asks in its answer and ends the turn. It asks at every
 approval level, because the question of the model is not a call that needs permission.
@@ -19,7 +19,7 @@ _NOTE = "note"
 
 
 class AnswerOption(Part):
-    """An answer to choose."""
+    """An answer that the user can choose."""
 
     label: Annotated[Name, Field(max_length=100)]
     description: Annotated[Text, Field(max_length=300)] = ""

@@ -64,7 +64,7 @@ class Tasks(Tool[TasksParams]):
     params = TasksParams
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
-        """Return the arguments as they are meant. What describes a single task is read as a list of one."""
+        """Return the arguments as they are meant: to create one task, models also send its fields without a list."""
         rest = {key: value for key, value in arguments.items() if key not in ("action", "tasks")}
         if arguments.get("action") == "create" and rest and not arguments.get("tasks"):
             arguments = {"action": "create", "tasks": [rest]}

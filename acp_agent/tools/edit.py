@@ -153,7 +153,7 @@ class FileWriter(Tool[P]):
             raise StaleFile(path, diff)
 
     async def _commit(self, made: Diff, path: str, context: ToolContext) -> tuple[Diff, str]:
-        """Write the change and note it. Return what has changed, and what the editor made of it, for the model."""
+        """Write the change and note the text. Return the change, and how the editor altered the text, for the model."""
         now = await commit(made, path, context)
         await self._note(made.path, now)
         if now == made.new_text:

@@ -195,7 +195,7 @@ def _cut_off(text: str) -> str:
 
 
 _READINGS = (unescaped, _cut_off, partial(unescaped, every_line=True))
-"""What the escapes of a text may stand for, as it was shown."""
+"""The ways of reading the escapes in a text that was shown."""
 
 
 def check_readings(text: str, old: str) -> None:
@@ -224,7 +224,7 @@ def _reindented(text: str, old: str, new: str) -> Adapted | None:
     body = [line.lstrip(" \t") for line in wanted]
     there = split_lines(text)
     bare = [line.lstrip(" \t") for line in there]
-    size = len(body) - (body[-1] == "" and len(body) > 1)  # an end of line at the end of old_string is no line
+    size = len(body) - (body[-1] == "" and len(body) > 1)  # the empty text after a last line end is no line
     if sum(map(len, body)) == 0:
         return None
     places = [at for at in range(len(bare) - size + 1) if bare[at : at + size] == body[:size]]
@@ -246,7 +246,7 @@ def _indent_of(line: str) -> str:
 
 
 def _indents(wanted: Sequence[str], found: Sequence[str]) -> Mapping[str, str] | None:
-    """Return which indentation of the file stands for which of old_string; None if that is not the same everywhere."""
+    """Return the file's indentation for each indentation of old_string; None if one stands for several."""
     indents = dict[str, str]()
     for number, (ours, theirs) in enumerate(zip(wanted, found, strict=True)):
         ours_indent, their_indent = _indent_of(ours), _indent_of(theirs)
@@ -258,7 +258,7 @@ def _indents(wanted: Sequence[str], found: Sequence[str]) -> Mapping[str, str] |
 
 
 def _with_indents(lines: Sequence[str], indents: Mapping[str, str], *, within: bool) -> list[str] | None:
-    """Return the lines of new_string with the file's indentation; None if a line's cannot be known."""
+    """Return the lines of new_string with the file's indentation; None if that of a line cannot be known."""
     made = list[str]()
     for number, line in enumerate(lines):
         indent = _indent_of(line)
@@ -273,7 +273,7 @@ def _with_indents(lines: Sequence[str], indents: Mapping[str, str], *, within: b
 
 
 def _indent(indent: str, indents: Mapping[str, str]) -> str | None:
-    """Return the file's indentation for one of new_string: a known one, or by the same difference or ratio."""
+    """Return the file's indentation for one of new_string, if needed from the difference or ratio of the known ones."""
     if indent in indents:
         return indents[indent]
     pairs = list(indents.items())
@@ -379,7 +379,7 @@ def _replaced(text: str, spans: Iterable[_Span], new: str, *, adapt: bool) -> tu
     pieces: list[str] = []
     done, until, adapted = 0, -1, new
     for span in spans:
-        if span.start > until:  # after the line end that decided so far: the next one decides, or the last of the text
+        if span.start > until:  # the next line end decides, or the last one of the text if none follows
             following = text.find("\n", span.start)
             until = len(text) if following == -1 else following
             deciding = text.rfind("\n") if following == -1 else following

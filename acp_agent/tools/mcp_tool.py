@@ -33,7 +33,7 @@ _WITHHELD = "The server has changed this tool since the user let it run; the use
 _MOST_PROBLEMS = 5
 _WALLED = (
     "The server runs in a sandbox whose walls may have stopped it. Tell the user so: `allow_write` of the server, or "
-    "its name in `[mcp] unsandboxed` of their configuration, gives it more."
+    "its name in `[mcp] unsandboxed` of their configuration, gives it more access."
 )
 
 
@@ -141,7 +141,7 @@ class McpTool:
 def _result(reply: McpReply, *, contained: bool) -> ToolResult:
     text = reply.text or (json.dumps(reply.structured, ensure_ascii=False) if reply.structured is not None else "")
     failure = None
-    if reply.is_error:  # the server's words stay in the output: here they would speak in our name
+    if reply.is_error:  # the message is ours: the server's words stay in the output
         walled = contained and wall_named(text, 1)
         failure = ToolFailure(
             ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error", _WALLED if walled else ""

@@ -69,13 +69,13 @@ _LANGUAGES = {
     **dict.fromkeys(("c", "h"), "c"),
     **dict.fromkeys(("cc", "cpp", "cxx", "hh", "hpp", "hxx"), "cpp"),
 }
-"""The language of each suffix. A header that is no C may be C++."""
+"""The language of each suffix. A header that cannot be read as C is read as C++."""
 
 _CLOSED = {
     *("function_definition", "function_declaration", "function_item", "method_definition", "method_declaration"),
     *("type_definition", "type_spec"),
 }
-"""What is inside these is their own affair and not shown."""
+"""The types of the nodes whose inner symbols are not shown."""
 _ASSIGNED = {"variable_declarator", "assignment_expression", "pair", "public_field_definition", "field_definition"}
 _CALLABLE = {"arrow_function", "function_expression", "function", "generator_function", "class"}
 

@@ -167,7 +167,7 @@ class CopyPath(_PathTool[CopyPathParams]):
     async def run(self, params: CopyPathParams, context: ToolContext) -> ToolResult:
         target = context.files.resolve(params.target, Access.WRITE)
         copied = await context.files.copy(params.source, params.target)
-        self._seen.forget(target)  # what was there once
+        self._seen.forget(target)  # notes on an earlier file at this path
         text = f"Copied {visible(params.source)} to {visible(params.target)}"
         if copied.kind is not EntryKind.DIRECTORY:
             return ToolResult(text, locations=(Location(target),))

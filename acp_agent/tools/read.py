@@ -47,7 +47,7 @@ class ReadParams(Params):
 
     @property
     def skipped(self) -> int:
-        """The number of lines before the first one, or below 0 that of the lines from there to the end."""
+        """The number of lines to skip. -50 means all but the last 50."""
         return skipped(self.offset)
 
 
@@ -100,7 +100,7 @@ class Read(Tool[ReadParams]):
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 
     def _page(self, lines: Lines, params: ReadParams) -> str:
-        """Return the lines, and a notice if there are none, or more of those that were asked for."""
+        """Return the lines, and a notice if there are none, or if more of the requested lines did not fit."""
         if lines.total is None:
             return self._last_page(lines, params)
         if lines.total == 0:

@@ -33,7 +33,7 @@ class ToolLimits(NamedTuple):
 
     command_seconds             the longest timeout of a command
     read_lines, line_chars      lines of one read, and characters of one line
-    read_chars                  characters of one read, which ends at a whole line before
+    read_chars                  characters of one read, which ends with a whole line
     match_chars, grep_matches   characters of a matching line, and matches of one grep
     found_paths                 results of find_path if the model names no number
     write_bytes                 size of a file after write or edit
@@ -141,7 +141,7 @@ class Registry:
         return tuple(self._tools)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return what the model may call, without aliases and what only other agents ask for."""
+        """Return the tools that the model may call, without aliases and without `agent_action`."""
         return tuple(tool.spec() for tool in self._tools.values() if tool.name != AgentAction.name)
 
     def is_starting(self, name: str) -> bool:

@@ -1,7 +1,7 @@
-"""scheduler: has the session run a prompt later, or again and again. It is off by default (`[scheduler] tool`).
+"""scheduler: let the session run a prompt later, once or repeatedly. It is off by default (`[scheduler] tool`).
 
-A prompt that fires later acts without a word of the user at that time, so the user is asked about each new one, at
-every approval level. Its calls ask as always.
+A prompt that fires later acts without the user, so the user is asked about each new one, at every approval level. The
+calls of its turn are judged like any others.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class SchedulerTool(Tool[SchedulerParams]):
         self._found = found
 
     def spec_of(self, params: SchedulerParams) -> ToolSpec:
-        """Return the definition for one call. A list changes nothing, and only a new prompt acts later."""
+        """Return the definition for one call: to list changes nothing, and only to add acts later."""
         return replace(self.spec(), mutates=params.op != "list", acts_later=params.op == "add")
 
     def title(self, params: SchedulerParams) -> str:
@@ -77,5 +77,5 @@ class SchedulerTool(Tool[SchedulerParams]):
     def _scheduler(self) -> Scheduler:
         scheduler = self._found()
         if scheduler is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can be scheduled: this session is not kept")
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can be scheduled: this session is not stored")
         return scheduler

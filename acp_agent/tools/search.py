@@ -62,7 +62,7 @@ class Grep(Tool[GrepParams]):
         return f'{self.name} "{title(params.pattern)}"{where}{f" ({title(params.glob)})" if params.glob else ""}'
 
     def subjects(self, params: GrepParams) -> tuple[Subject, ...]:
-        # The file system asks for each file it reads, and again for a path that is one.
+        # Listing is enough here: the file system checks for each file, also for this path, whether it may be read.
         searched = PathSubject(params.path, Access.LIST)
         wanted = _below(params)
         return (searched, PathSubject(wanted, Access.LIST)) if secrecy(wanted) > secrecy(params.path) else (searched,)
@@ -99,7 +99,7 @@ class Grep(Tool[GrepParams]):
         return ToolResult("\n".join((*lines, *_left_out(found, base))), locations=tuple(locations))
 
     def _secrets(self, params: GrepParams, context: ToolContext) -> Secrecy:
-        """Return how secret the searched files may be: the gates have let files pass that the call names."""
+        """Return how secret the searched files may be. The gates have allowed those that the call names."""
         if not self._guards_secrets:
             return Secrecy.SEALED
         named = (params.path, context.files.resolve(params.path, Access.LIST), _below(params))
@@ -149,7 +149,7 @@ def _total(shown: int, total: int, offset: int, one: str, many: str, *, capped: 
 
 
 def _below(params: GrepParams) -> str:
-    """Return the files the glob names, as one path; without a glob, the path that is searched."""
+    """Return the path that is searched, joined with the glob if there is one that names files."""
     glob = params.glob or ""
     return params.path if not glob or glob.startswith("!") else posixpath.join(params.path, glob)
 

@@ -63,7 +63,7 @@ Name = Annotated[Text, Field(min_length=1)]
 
 
 PROCESSES = "processes"
-"""The queue of the calls that start or follow background processes."""
+"""The name of the queue for calls that start or follow background processes."""
 
 
 class Params(Shape):
@@ -204,7 +204,7 @@ _DROPPED = frozenset(("description", "explanation", "reason", "-n"))
 """Arguments that models add unasked. They only say what a call is for, or what the tool does anyway."""
 
 _MILLISECONDS = 1000
-_SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # the places of `_` in filePath, file-path and -C
+_SPELLED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")  # where to put `_`: filePath, file-path and -C
 
 
 def fitted_arguments(arguments: JsonObject, parameters: JsonObject) -> JsonObject:
@@ -255,7 +255,7 @@ def _fitted_value(value: Json, parameter: Json, key: str = "") -> Json:
             return value
 
 
-_AMOUNTS = ("before", "after", "context", "limit", "max_results", "max_diagnostics")  # of these the most is meant
+_AMOUNTS = ("before", "after", "context", "limit", "max_results", "max_diagnostics")  # lowered to their maximum
 _NUMBER = (int, float)
 TYPES = {"integer": _NUMBER, "number": _NUMBER, "boolean": (bool,), "array": (list,), "object": (dict,)}
 
@@ -385,7 +385,7 @@ def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
 
 
-_COUNTED = 100_000  # missing characters that are worth a number
+_COUNTED = 100_000  # the largest number of missing characters that is named exactly
 
 
 def split_lines(text: str) -> list[str]:
@@ -429,7 +429,7 @@ def relative(path: str, base: str) -> str:
 
 
 async def fail(error: AgentError, context: ToolContext) -> ToolResult:
-    """Raise the error: the run of a call that was found to fail when it was understood."""
+    """Raise the error. This is the run of a call that must fail with the error of its preview."""
     del context
     raise error
 
@@ -517,7 +517,7 @@ class Tool(ABC, Generic[P]):
         found: list[Location] = []
         for subject in self.subjects(params):
             if isinstance(subject, PathSubject):
-                with suppress(ToolError, Refused):  # the run, or a gate, says why
+                with suppress(ToolError, Refused):  # the run or a gate reports the error
                     found.append(Location(files.resolve(subject.path, subject.access)))
         return tuple(dict.fromkeys(found))
 
@@ -563,7 +563,7 @@ class Tool(ABC, Generic[P]):
             predicted_failure = self.failed(error)
             run = partial(fail, error) if self.is_final(error) else run
         except BackendUnavailable:
-            pass  # the run may find another
+            pass  # the run may find another backend
         return Invocation(
             call=replace(call, name=self.name),
             spec=self.spec_of(params),

@@ -99,7 +99,7 @@ _WORDS = {
 
 @contextmanager
 def errors_about(path: str) -> Generator[None]:
-    """Raise ToolError or Refused about `path` for an OSError of the block. Its text has this spelling of the path."""
+    """Raise ToolError or Refused for an OSError of the block. The message names `path` exactly as it is given."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,7 @@ _NO_MAGIC_LINKS = 0x02
 _NO_SYMLINKS = 0x04
 _BENEATH = 0x08
 _TRIES = 16
-_LONGEST = 4095  # the kernel's own limit, for the walk to have one too
+_LONGEST = 4095  # bytes of a path: the kernel's limit, which the walk checks itself
 _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _ALWAYS
 
@@ -394,7 +394,7 @@ def descend(top: int, enters: Callable[[str], bool] = lambda _: True) -> Generat
 
 
 def _met(here: Cursor, path: str, name: str, kind: EntryKind, enters: Callable[[str], bool]) -> Leaf | Entered | None:
-    """Enter a directory if it is wanted and possible. Return the step for the entry, or None if it is gone."""
+    """Return the step for an entry, or None if it is gone. Enter a directory if that is wanted and possible."""
     if kind is not EntryKind.DIRECTORY or not enters(path):
         return Leaf(here.fd, path, name, kind)
     try:

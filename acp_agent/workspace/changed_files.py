@@ -86,11 +86,11 @@ class SessionSnapshots:
         self.changes += 1
 
     def turn_began(self) -> None:
-        """Count the changes of the calls that follow to a new turn."""
+        """Begin a new turn in the journal."""
         self.turn = JournalTurn(self._journal)
 
     def store(self, limits: SnapshotLimits) -> ObjectStore:
-        """Return the contents. Raises SnapshotOff."""
+        """Return the store of the contents. Raises SnapshotOff."""
         with self.lock:
             if self._store is None:
                 prune_stores(os.path.dirname(self.folder), self.folder, limits)
@@ -98,7 +98,7 @@ class SessionSnapshots:
             return self._store
 
     def restore(self, roots: Roots, limits: SnapshotLimits, number: int | None, *, redo: bool) -> RestoredTurn:
-        """Take back a turn, by default the last one, or bring it back. Raises UndoError."""
+        """Undo the changes of a turn, by default the last one, or redo them. Raises UndoError."""
         with self.lock:
             undo = self.undo(roots, limits)
             try:
@@ -109,7 +109,7 @@ class SessionSnapshots:
                 raise UndoError(f"{error}{more}") from error
 
     def undo(self, roots: Roots, limits: SnapshotLimits) -> Undo:
-        """Return what restores files of this session. Raises UndoError."""
+        """Return the object that restores files of this session. Raises UndoError."""
         try:
             return Undo(self.store(limits), self._journal, roots.all, limits.file_bytes)
         except SnapshotOff as error:
@@ -121,7 +121,7 @@ class SessionSnapshots:
         return all(isinstance(each.store, ObjectStore) for each in watches)
 
     def watch(self, root: Root, limits: SnapshotLimits | None) -> FolderWatch:
-        """Return what looks at a root, for the whole session. It keeps few texts if no contents are to be kept."""
+        """Return the session's watch of a root. Without limits it keeps only a few texts, to show differences."""
         wanted, known = limits or _TEXTS, self._watches.get(root.path)
         if known is None or known.root is not root or known.wanted != wanted:
             if known is not None:
@@ -169,7 +169,7 @@ class SessionSnapshots:
     def close(self) -> None:
         """End every look, and release the repository."""
         self._stop.set()
-        if not self.lock.acquire(blocking=False):  # a thread still looks: the process closes what it holds
+        if not self.lock.acquire(blocking=False):  # a thread still looks: its files are closed when the process ends
             return
         try:
             for each in self._watches.values():
@@ -204,7 +204,7 @@ class FileWatch:
         self.limits = limits
         self._roots = roots
         self._snapshots = snapshots
-        self._open = weakref.WeakSet[StateBefore]()  # one that nobody has any more belongs to a cancelled call
+        self._open = weakref.WeakSet[StateBefore]()  # weak, because a cancelled call drops its state
         self._limit, self._has_large_index = 0, False
         self._unclaimed: list[EntryChange] = []
 
@@ -239,7 +239,7 @@ class FileWatch:
                 places = self._places(paths) if self.limits is not None else ()
                 return StateBefore(self._snapshots.turn, {place: self._captured(*place) for place in places})
             changes = self._look(first=not self._open)
-            self._unclaimed = [*self._unclaimed, *changes] if self._open else []  # of a call that runs beside this one
+            self._unclaimed = [*self._unclaimed, *changes] if self._open else []  # made while another call runs
             state = StateBefore(self._snapshots.turn)
             self._open.add(state)
         return state
@@ -268,7 +268,7 @@ class FileWatch:
         return self._shown(changes)._replace(entries=tuple(kept)) if look.paths is None else CommandChanges()
 
     def roll_back(self, changes: Sequence[EntryChange]) -> RestoredTurn:
-        """Take back what a call has just changed. Raises UndoError."""
+        """Undo what a call has just changed. Raises UndoError."""
         if self.limits is None:
             raise UndoError("Undo is off.")
         with self._snapshots.lock:
@@ -289,7 +289,7 @@ class FileWatch:
 
     @property
     def trouble(self) -> str:
-        """Why not everything can be taken back; "" if it can."""
+        """Why not every change can be undone; "" if it can."""
         return "it is switched off" if self.limits is None else "; ".join(self._snapshots.troubles.values())
 
     @property
@@ -299,7 +299,7 @@ class FileWatch:
 
     @contextmanager
     def _noted(self, place: str) -> Generator[None]:
-        """Note why there is no snapshot, instead of the error."""
+        """Note the reason of a SnapshotOff instead of raising it."""
         try:
             yield
         except SnapshotOff as error:
@@ -418,7 +418,7 @@ def _is_there(root: Root, relative: str) -> bool:
 
 
 def _text(entry: TreeEntry | None, contents: Mapping[str, bytes]) -> str | None:
-    """Return the text of a file, "" for no file. None if it is long, no text, or not kept."""
+    """Return the text of a file, "" for no file. None if the content is too long, binary, or not kept."""
     if entry is None:
         return ""
     data = contents.get(entry.content)
@@ -486,7 +486,7 @@ class SeenFiles:
         while len(self._files) > _MOST_FILES:
             oldest, _ = self._files.popitem(last=False)
             self._texts.pop(oldest, None)
-        self._version += 1  # last: what is changed before it is in the next `kept`
+        self._version += 1  # last, so that the next `kept` sees the changes above
 
     def kept(self) -> Mapping[str, SeenFile]:
         """Return the notes as they are stored: the same object until one changes. Any thread may call it."""
@@ -543,7 +543,7 @@ class SeenFiles:
     def changed(self) -> tuple[str, ...]:
         """Return the paths whose content on disk is not what was noted any more, sorted. It looks at every file.
 
-        A file whose times and size are as they were costs one `stat`: whether it may be read is asked for the others.
+        A file whose times and size have not changed costs one `stat`. The others are read if the rules still allow it.
         Unsaved changes in an editor do not count here.
         """
         roots, now = self._roots(), self._now()

@@ -74,7 +74,7 @@ def rename_new_by_steps(from_fd: int, old: str, to_fd: int, new: str) -> None:
         try:
             os.unlink(old, dir_fd=from_fd)
         except OSError:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
+            with contextlib.suppress(OSError):  # the first error is reported
                 os.unlink(new, dir_fd=to_fd)
             raise
         return

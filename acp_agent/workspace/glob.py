@@ -25,7 +25,7 @@ NOTHING = r"[^\x00-\x{10FFFF}]"
 
 
 class Glob:
-    """A pattern, understood. Raises Refused when it would leave its base, ToolError when it is no pattern.
+    """A parsed pattern. Raises Refused if it would leave the searched directory, and ToolError if it is invalid.
 
     prefix             leading directories without magic, to start the search in; "" for none
     depth              how many levels below the prefix a match can be, None = any
@@ -63,8 +63,8 @@ class FileGlob:
 
     def __init__(self, pattern: str) -> None:
         if pattern.startswith("!"):
-            raise _invalid(pattern, "leaves files out; name those to search instead")
-        glob = Glob(pattern)  # of the pattern as it was given: errors quote it
+            raise _invalid(pattern, "patterns that leave files out are not supported; name the files to search instead")
+        glob = Glob(pattern)  # parsed as it was given, because errors quote it
         below = f"{pattern}**" if glob.directories_only else pattern
         self._glob = Glob(below if "/" in below else f"**/{below}")
         self.prefix = self._glob.prefix
@@ -72,23 +72,23 @@ class FileGlob:
         self._literal, self._dotted = _named(pattern)
 
     def matches(self, path: str) -> bool:
-        """Return whether a file is meant, by its path relative to the searched directory."""
+        """Return whether the glob matches a file, given its path relative to the searched directory."""
         return path.startswith(self._start) and self._glob.matches(path[len(self._start) :])
 
     @property
     def hidden(self) -> bool:
-        """Whether a name with a leading dot can be named."""
+        """Whether the pattern has a name that begins with a dot."""
         return self._dotted is not None or any(name.startswith(".") for name in self._literal)
 
     def names(self, name: str) -> bool:
-        """Return whether the pattern speaks of this name: literally, or behind a dot that it has itself."""
+        """Return whether the pattern has this name, or a glob that begins with a dot and matches it."""
         if name in self._literal:
             return True
         return self._dotted is not None and name not in REPOSITORIES and self._dotted.matches(name)
 
 
 def _named(pattern: str) -> tuple[frozenset[str], LinearRegex | None]:
-    """Return the names a pattern has without magic, and what its others that begin with a dot match."""
+    """Return the literal names of a pattern, and an expression for its globs that begin with a dot."""
     parts = {part for choice in islice(alternatives(pattern), _MOST_CHOICES) for part in choice.split("/")}
     dotted = sorted(part for part in parts if part.startswith(".") and not is_literal(part))
     try:
@@ -99,7 +99,7 @@ def _named(pattern: str) -> tuple[frozenset[str], LinearRegex | None]:
 
 
 def _names(pattern: str) -> list[str]:
-    """Return the pattern's names, without empty ones and "."."""
+    """Return the parts of the pattern between slashes, without empty ones and "."."""
     if len(pattern) > _LONGEST:
         raise _invalid(f"{pattern[:60]}…", f"longer than {_LONGEST} characters")
     try:
@@ -123,12 +123,12 @@ def _invalid(pattern: str, why: str) -> ToolError:
 
 
 def alternatives(pattern: str) -> Iterator[str]:
-    """Yield the patterns a pattern with choices stands for: `a{b,c}` is `ab` and `ac`. There may be very many."""
+    """Yield the patterns that a pattern with choices stands for: `a{b,c}` is `ab` and `ac`. There may be very many."""
     choices = _Choices(pattern)
     if not choices.opens:
         yield pattern
         return
-    cuts, depth = list[int](), 0  # where the first choice begins, its commas, where it ends
+    cuts, depth = list[int](), 0  # the offsets of the first choice: its opening brace, its commas, its closing brace
     for at in sorted(choices.opens | choices.commas | choices.closes):
         depth -= at in choices.closes
         if depth == 0 or (depth == 1 and at in choices.commas):
@@ -149,7 +149,8 @@ def to_regex(pattern: str) -> str:
     """Return the regular expression (RE2) of a glob without empty names. It is not checked: see `LinearRegex`."""
     choices = _Choices(pattern)
     parts: list[str] = []
-    name_starts, outside = True, list[bool]()  # whether a name starts here; and did where each open choice began
+    name_starts = True  # whether a name starts here
+    outside = list[bool]()  # for each open choice, whether a name starts where the choice begins
     at = 0
     while at < len(pattern):
         character = pattern[at]

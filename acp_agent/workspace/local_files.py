@@ -222,9 +222,9 @@ class LocalFileSystem:
     write_limit   the size in bytes of the largest text that is written
     ripgrep       the program that searches: a name beside this Python or on PATH, or a path
 
-    Blocking work runs in threads, but for looks at one entry and at the head of a file, which take less time than a
-    thread. A thread is always waited for: what it opened is closed and what it wrote is whole when a method returns or
-    is cancelled.
+    Blocking work runs in threads, except looks at one entry and at the head of a file, which take less time than a
+    thread. A method always waits for its thread, even if it is cancelled: afterwards all that the thread opened is
+    closed, and all that it wrote is complete.
     """
 
     def __init__(

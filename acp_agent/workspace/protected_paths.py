@@ -30,7 +30,7 @@ class Protection(NamedTuple):
     """A reason why a path is protected. `reason` continues "it is protected: ".
 
     hard       whether no tool may change it, even if a rule allows it
-    everyday   whether projects edit it as they edit their code; a level that asks nothing lets it be changed
+    everyday   whether projects edit it as often as their code: an approval level without questions lets it be changed
     """
 
     hard: bool
@@ -104,7 +104,7 @@ class ProtectionRule:
         return end in active or (holding and self._holds and max(active, default=0) > 0)
 
     def _with_gaps(self, active: set[int]) -> set[int]:
-        """Add the states behind every `**`, which may stand for no name at all."""
+        """Add the state after every active `**`, which may match no name at all."""
         for at, name in enumerate(self.names):
             if name is ANY_DEPTH and at in active:
                 active.add(at + 1)
@@ -169,8 +169,9 @@ class ProtectedPaths:
             *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
         )
         self._mine, self._more = mine, more
-        self._packaged = _by_first_name()  # sessions share it
-        self._by_name = _grouped(mine)  # of the first names that these rules have: the packaged rules too
+        self._packaged = _by_first_name()  # shared by all sessions
+        # By first name: these rules, and the packaged rules with the same first names.
+        self._by_name = _grouped(mine)
         for name in {*self._by_name, *map(_first_name, more)}:
             self._by_name[name] = [*self._by_name.get(name, ()), *self._packaged.get(name, ())]
         for rule in more:
@@ -183,7 +184,7 @@ class ProtectedPaths:
         return f"is protected: {found.reason}" if found is not None and found.hard else None
 
     def find(self, path: str, *, holding: bool = False) -> Protection | None:
-        """Return the hardest protection of a path, or None. It judges the text and looks nothing up.
+        """Return the hardest protection of a path, or None. It judges the text alone, without a look at the disk.
 
         path      absolute or relative, resolved or not; its names may be shell patterns (`.g?t`)
         holding   whether a folder counts that contains protected paths: for operations on a whole folder

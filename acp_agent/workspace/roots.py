@@ -252,9 +252,9 @@ def no_folder(path: str, resolved: str) -> None:
 
 
 class ReadableFolders:
-    """The folders outside the roots that calls may read, each while a call runs that was allowed to.
+    """The folders outside the roots that may be read, each only during a call that was allowed to read it.
 
-    find        tells which folders there are: the dependencies of the project
+    find        returns the folder that contains a path, such as a dependency of the project
     open_root   opens a folder. Raises OSError
     """
 

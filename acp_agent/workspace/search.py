@@ -32,11 +32,11 @@ SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096
 _BLOCK = 1024 * 1024
 _MOST_COUNTED = 20_000
-"""Matching lines that are counted in any case."""
+"""Matching lines that a search counts before it may stop."""
 _MOST_UNORDERED, _MOST_HELD = 5000, 8 * 1024 * 1024
 """Matching lines, and bytes, that are held until they can be put in order. If there are more, ripgrep orders them."""
 _UNORDERED_SHARE = 0.15
-"""Part of the time in which a search must end that has no order."""
+"""The part of the time limit in which a search without an order must end."""
 _SIMPLE_NAME = re.compile(r"[\w.*-]*(?:\{[\w.*-]+(?:,[\w.*-]+)+\})?[\w.*-]*")
 
 
@@ -84,7 +84,7 @@ def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
 
 
 def _most(query: GrepQuery) -> int:
-    """Return the number of matching lines after which a search ends: what is asked for is always found."""
+    """Return the number of matching lines after which a search ends. It is never below what the query asks for."""
     return max(_MOST_COUNTED, query.offset + query.limit)
 
 
@@ -201,7 +201,7 @@ def missing_names(every: bytes, some: bytes) -> set[bytes]:
             missing.add(name[:-1])
     if at == len(some):
         return missing
-    return set(every.split(b"\0")[:-1]).difference(some.split(b"\0"))  # files have come meanwhile
+    return set(every.split(b"\0")[:-1]).difference(some.split(b"\0"))  # a file was created between the two lists
 
 
 @cache
@@ -214,7 +214,7 @@ async def _few_lines(
 ) -> "_UnorderedLines | None":
     """Search with several threads. Return None if there is much to find, or it takes long, or it fails.
 
-    A search in order then says what there is to say: it ends where enough is found, and knows where time ran out.
+    The caller then searches in order: such a search ends when it has found enough, and knows where its time ran out.
     """
     lines = _UnorderedLines(min(_most(query), _MOST_UNORDERED))
     with move_on_after(seconds):
@@ -399,7 +399,7 @@ class _Choice:
     def left_out(self, names: _FileNames, found: GrepMatches) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the files that are too large and those that are too secret, absolute and in order.
 
-        If the search ended early, files behind its last match do not count.
+        If the search ended early, files after its last match are left out.
         """
         last = _order(found.counts[-1][0]) if found.capped else None
         too_large, secrets = list[str](), list[str]()
@@ -429,7 +429,7 @@ class _Choice:
         )
 
     def _enters(self, directory: str) -> bool:
-        """Return whether a search comes into a directory at or below the start."""
+        """Return whether a search enters a directory and all those above it, up to the start."""
         unknown = list[str]()
         while directory not in self._entered:
             unknown.append(directory)
@@ -440,7 +440,7 @@ class _Choice:
         return enters
 
     def _would_enter(self, directory: str) -> bool:
-        """Return whether a search enters a directory, even one that may not be listed: only its files are judged."""
+        """Return whether a search enters a directory, even one that may not be listed: only files are judged."""
         name = directory.rpartition("/")[2]
         if (name.startswith(".") or name in SKIPPED) and not self._named(name):
             return False

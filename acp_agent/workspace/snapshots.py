@@ -65,7 +65,7 @@ class EntryChange(NamedTuple):
 MOST_ENTRIES = 100_000
 """The most entries below a root. In larger trees no change is noticed."""
 MOST_WALKED = 20_000
-"""The same where the kernel does not tell which folders changed."""
+"""The same limit where the kernel cannot report which folders changed."""
 _KEPT_BYTES = 4 * 1024 * 1024
 _SKIPPED = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
 _MANY = 200
@@ -210,7 +210,7 @@ class FolderWatch:
     def look(self, *, first: bool = False) -> list[EntryChange]:
         """Return what has changed since the last look, by absolute path, in order. Raises SnapshotOff.
 
-        The first look returns nothing, and neither does the one after an error: nobody knows how it was before.
+        The first look returns nothing, and neither does the one after an error: the state before it is not known.
 
         first   whether nothing runs yet: rules for ignored files that have changed apply from now on
         """
@@ -233,7 +233,7 @@ class FolderWatch:
         changes, found = dict[str, EntryChange](), dict[str, _Found]()
         whole, self._whole, self._linked = self._whole or dirty is None, True, False
         self._walk([""] if whole else sorted(dirty or (), reverse=True), changes, found, whole=whole)
-        if self._linked and not whole:  # the kernel tells of one name of a file with several
+        if self._linked and not whole:  # for a hard-linked file, the kernel reports only one of its names
             self._walk([""], changes, found, whole=True)
         self._keep(list(found.values()), changes)
         self._stored.clear()
@@ -335,7 +335,7 @@ class FolderWatch:
             raise SnapshotOff("the session ended")
         try:
             fd = self.root.open_directory(path or ".")
-        except OSError:  # gone, which its parent shows, or unreadable, and then what is known stays
+        except OSError:  # it is gone, which the look at its parent notes, or it is unreadable and counts as unchanged
             return []
         with holding(fd):
             if self._events is not None and self._events.works:
@@ -382,7 +382,7 @@ class FolderWatch:
         return names, below
 
     def _meet_folder(self, path: str, status: os.stat_result, changes: dict[str, EntryChange]) -> bool:
-        """Note a folder. Return whether it is another one than before."""
+        """Note a folder. Return whether it is a different folder than before."""
         known, entry = self._folders.get(path), _folder_entry(status)
         if known is None:
             self._note(changes, path, None, entry)
@@ -407,7 +407,7 @@ class FolderWatch:
     def _note(
         self, changes: dict[str, EntryChange], path: str, before: TreeEntry | None, after: TreeEntry | None
     ) -> None:
-        """Note a change. A folder in place of a file, or the reverse, shows as two, which become one."""
+        """Note a change. If a folder replaces a file, or the reverse, there are two changes, which become one."""
         if not self._notes:
             return
         absolute = self.root.absolute(path)

@@ -32,7 +32,7 @@ def text_digest(text: str) -> str:
 
 
 async def noted(note: Callable[[], None], size: int) -> None:
-    """Call what notes a text of so many characters, in a worker thread if it is long."""
+    """Call `note`, which notes a text of `size` characters. If the text is long, call it in a worker thread."""
     if size <= _AT_ONCE:
         note()
     else:

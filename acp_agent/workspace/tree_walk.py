@@ -442,7 +442,7 @@ def _any(path: str) -> bool:
 
 
 def _lines(path: str) -> set[str] | None:
-    """Return the lines with `!` without that mark; None if they are unknown."""
+    """Return the lines that begin with `!`, without that mark; None if the file cannot be read whole."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -462,7 +462,7 @@ def _lines(path: str) -> set[str] | None:
 
 
 def _may_mean(path: str, line: str) -> bool:
-    """Return whether a line may match a file, or a folder above one that is not hidden itself."""
+    """Return whether a line may match a file, or, if the file's name has no leading dot, a folder above it."""
     *above, name = path.casefold().split("/")
     pattern = line.casefold().rstrip("/").rpartition("/")[2]
     special = next((at for at, char in enumerate(pattern) if char in "[\\"), None)

@@ -220,7 +220,7 @@ class _IncomingSearch:
         if word == "@{upstream}":
             branch = (await self._ask("symbolic-ref", "--quiet", "--short", "HEAD")).decode().strip()
             if len((await self._ask("config", "-z", "--get-all", f"branch.{branch}.merge")).split(b"\0")) > 2:
-                raise NoAnswer  # an octopus of all of them
+                raise NoAnswer  # git merges all of them at once (octopus)
         if word != "FETCH_HEAD":
             return await self._tips(word)
         found = (await self._ask("rev-parse", "--git-path", "FETCH_HEAD")).decode().strip()
@@ -234,7 +234,7 @@ class _IncomingSearch:
         return found
 
     async def _renamed(self, base: str, one: str, two: str) -> set[str]:
-        """Return where files of either side may land. Git compares contents; here any two files may be one."""
+        """Return where renames may put files of either side. Any removed file counts as renamed to any added one."""
         sides = [await self._side(base, commit) for commit in (one, two)]
         found = set[str]()
         for (gone, new), commit, other in ((sides[0], one, two), (sides[1], two, one)):
@@ -311,7 +311,7 @@ class _IncomingSearch:
             named = list[str]()
             for word in step.revisions:
                 if not (commit := await self._commit(word)):
-                    break  # the words from here on are paths to `start`, and an error to the others
+                    break  # from here on `start` takes the words for paths, and the other steps fail
                 named.append(commit)
             if step.subcommand == "start":
                 tips, known = named[:1], named[1:]
@@ -433,7 +433,7 @@ async def uncommitted(folder: str) -> tuple[str, ...] | None:
     if found is None:
         return None
     top, _ = found
-    pin = f"--work-tree={top}"  # the worktree is where it was found, whatever the repository says
+    pin = f"--work-tree={top}"  # core.worktree of the repository must not redirect git
     try:
         with anyio.fail_after(_STATUS_SECONDS):
             keys = (await _ask_git(folder, pin, *_FILTERS)).decode("utf-8", "surrogateescape")

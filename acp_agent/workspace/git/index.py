@@ -137,7 +137,7 @@ class StampedReader:
         """Return the git folder that a linked worktree shares, or the given one if it is no linked worktree's.
 
         Raises:
-            NotReadable: The file that names it cannot be read, or means another place for each process.
+            NotReadable: The file that names it cannot be read, or its path leads through /proc.
 
         """
         given = self.line(os.path.join(path, "commondir"))

@@ -32,7 +32,7 @@ _OLD_REMOTES = ("branches", "remotes")
 class GitContents:
     """The parts of a git folder that make git run or obey something: settings, hooks, gitlinks and where it leads.
 
-    Parts that cannot be read as git reads them are noted as troubles, which ask.
+    Parts that cannot be read as git reads them become `troubles`, which make the command ask the user.
 
     folder     its real path
     common     the git folder that it shares with other worktrees; mostly itself
@@ -202,7 +202,7 @@ class GitContents:
 
 
 MAX_REPOSITORIES = 256
-"""Repositories that are looked at for one command, submodules included; more ask."""
+"""The most repositories that are looked at for one command, submodules included. With more, the user is asked."""
 
 _MAX_REMEMBERED = 64
 _MAX_MODULE_DEPTH = 8

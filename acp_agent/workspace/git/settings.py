@@ -1,9 +1,9 @@
 """Read a repository's configuration, and tell what its settings and hooks make git run.
 
 A repository that came as an archive or lies on a share may name programs: even `git status` runs the one in
-core.fsmonitor. `settings.toml` lists the harmless settings; any other one asks. The user's own settings for all
-repositories are not read. The syntax is that of https://git-scm.com/docs/git-config#_syntax and of the parser in git's
-config.c. Includes are not followed.
+core.fsmonitor. `settings.toml` lists the harmless settings; about any other one the user is asked. The user's own
+settings for all repositories are not read. The syntax is that of https://git-scm.com/docs/git-config#_syntax and of the
+parser in git's config.c. Includes are not followed.
 """
 
 import re
@@ -168,7 +168,11 @@ class Repository:
 
 
 class GitDanger(NamedTuple):
-    """A reason why a command of git asks. `firm` if full-auto refuses it, `by_rule` if a rule for git answers it."""
+    """A reason to ask the user about a command of git.
+
+    firm      whether full-auto refuses the command
+    by_rule   whether a rule that allows the command of git is enough
+    """
 
     reason: str
     firm: bool = True
@@ -265,7 +269,7 @@ def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -
 
 
 def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setting]) -> bool:
-    """Return whether a setting is an alias that this subcommand does not reach.
+    """Return whether a setting is an alias that this subcommand cannot run.
 
     Git runs its own programs as subcommands, and an alias in place of a missing one: merge-ours, remote-https,
     credential-cache. An alias may lead to another one.

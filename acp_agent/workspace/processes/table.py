@@ -251,7 +251,7 @@ class CommandLimits:
         full = memory.get("MemAvailable", 0) < total * self.spare
         if not full and _tasks() <= self.processes:
             return ""
-        if _is_link(f"{own}/self"):  # this process is in there: the sandbox is not built yet
+        if _is_link(f"{own}/self"):  # it is the machine's /proc, which has this process: the sandbox is not built yet
             return ""
         pids = [name for name in _names(own) if name.isdecimal()]
         if len(pids) > self.processes:

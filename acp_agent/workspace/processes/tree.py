@@ -335,7 +335,7 @@ class ProcessTree:
         candidates = children if self._subreaper else {*children, *self._table.pids()} - self._before
         ours, dead = dict[int, Status](), list[Status]()
         for pid in candidates:
-            if pid in _leaders and pid != self._leader:  # another command, a watchdog, or what holds a network
+            if pid in _leaders and pid != self._leader:  # another command, a watchdog, or a network namespace's process
                 continue
             status = self._table.status(pid)
             if status is None or status.zombie:
@@ -345,7 +345,7 @@ class ProcessTree:
             elif status is not None and self._belongs(status):
                 ours[pid] = status
         members = self._below(ours) if ours else []
-        if not members:  # those that lived a moment ago
+        if not members:  # they have ended since
             gone.update(ours)
         for status in dead:
             if status.parent != os.getpid() or status.pid == self._leader:
@@ -384,7 +384,7 @@ class ProcessTree:
         return next(iter(self._table.children(self._leader)), 0) or next(orphans, 0)
 
     def _kill_namespace(self) -> bool:
-        """End all processes of the namespace with one signal, which a fork bomb cannot outrun. Return whether."""
+        """End the namespace with one signal, which a fork bomb cannot outrun. Return False if it had already ended."""
         try:
             fd = os.pidfd_open(self._first)
         except OSError:  # it has ended
@@ -426,7 +426,7 @@ class ProcessTree:
         return max(0, len(self._signalled) - self._keepers)
 
     def _belongs(self, status: Status) -> bool:
-        """Return whether a process belongs to this command, or to none that still runs."""
+        """Return whether a process belongs to this command, or to a command that has ended."""
         if status.session == self._leader and not self._elsewhere:
             return True
         mark, tag = self._table.mark(status.pid), self._table.tag(status.pid)

@@ -1,9 +1,9 @@
 """Contain commands with Landlock and a filter of system calls, where no namespaces can be made.
 
 The thread that starts a command restricts itself before that, and ends. The command inherits the restriction, and so
-does everything that it starts. Landlock allows what it is told, with all that lies below, and cannot take back a part
-of it. So a folder above something frozen or hidden gets no right but to be listed, and each of its entries gets its
-own. Nothing can be made, renamed or deleted directly in such a folder. https://docs.kernel.org/userspace-api/landlock.html
+does everything that it starts. A rule of Landlock allows a folder with all that lies below, and no other rule can take
+back a part of it. So a folder above something frozen or hidden may only be listed, and each of its entries gets a rule
+of its own. Nothing can be made, renamed or deleted directly in such a folder. https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import ctypes
@@ -118,7 +118,7 @@ def landlock_limits(abi: int) -> tuple[str, ...]:
 
 
 def grants(walls: Walls) -> dict[str, Right]:
-    """Return the rights that each path gets, and with it what lies below. They amount to the walls."""
+    """Return the rights that implement the walls, by path. A right also holds for everything below its path."""
     found: dict[str, Right] = {}
     for paths, rights in ((walls.readable, _READ), (walls.writable, _CHANGE)):
         closed = frozenset((*walls.hidden, *(walls.frozen if rights is _CHANGE else ())))
@@ -131,10 +131,10 @@ def grants(walls: Walls) -> dict[str, Right]:
 def _around(
     path: str, rights: Right, hidden: Iterable[str], closed: frozenset[str], above: frozenset[str]
 ) -> Iterator[tuple[str, Right]]:
-    """Yield the paths that get rights, so that nothing closed gets them.
+    """Yield a path with its rights, or its entries instead if something below it is closed.
 
-    closed   what stays as it is, and what is hidden
-    above    the folders with something closed below
+    closed   the paths that may not be changed, and the hidden ones
+    above    the folders with a closed path below
     """
     if path in closed:
         if path in hidden:
@@ -160,7 +160,9 @@ class LandlockSandbox:
     def __init__(self, folder: str, abi: int | None = None) -> None:
         self._home = PrivateHome(folder)
         self._abi = landlock_abi() if abi is None else abi
-        self._made: tuple[Walls, tuple[int, ...], int] | None = None  # the ruleset, and from what it was made
+        self._made: tuple[Walls, tuple[int, ...], int] | None = (
+            None  # walls, times of folders, and the ruleset that was made for them
+        )
 
     @contextmanager
     def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:
@@ -170,8 +172,8 @@ class LandlockSandbox:
         program = filter_program(
             internet=walls.network is NetworkReach.ALL, namespaces=False, truncation=self._abi < _TRUNCATE_ABI
         )
-        assert program is not None  # landlock_abi
-        ruleset = os.dup(self._ruleset(walls))  # the next command may replace it before this one has started
+        assert program is not None  # landlock_abi is 0 otherwise
+        ruleset = os.dup(self._ruleset(walls))  # a copy: the next command may close it before this one has started
         listeners: list[int] = []
 
         def confine() -> None:
@@ -179,7 +181,7 @@ class LandlockSandbox:
 
         try:
             yield Launch(tuple(command), variables=variables, confine=confine)
-        finally:  # not sooner, because a thread that is started within the walls has them too
+        finally:  # not in `confine`, because the thread that `serve` starts would be confined too
             os.close(ruleset)
             for listener in listeners:
                 serve(listener, (*walls.writable, *self._home.folders), (*walls.frozen, *walls.hidden))
@@ -197,7 +199,7 @@ class LandlockSandbox:
             if known == walls and times == _times(walls):
                 return ruleset
             self.close()
-        times = _times(walls)  # before the look, which then finds at least what there was at that time
+        times = _times(walls)  # before the folders are listed, so that a change during the listing is noticed
         ruleset = _new_ruleset(self._abi, tcp=walls.network is NetworkReach.ALL)
         try:
             allowed = grants(walls)

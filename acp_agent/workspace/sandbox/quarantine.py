@@ -1,7 +1,7 @@
-"""Protected files that a contained command made: no wall can stand where nothing is, so they are found afterwards.
+"""Find the protected files that a contained command made: a sandbox cannot protect a file that does not exist yet.
 
-Each gets another name in its folder, under which nothing runs or obeys it. What the usual tools make stays: a new git
-repository without hooks and with harmless settings, and a new environment of Python.
+Each gets another name in its folder, under which nothing runs or obeys it. What usual tools make is left alone: a new
+git repository without hooks and with harmless settings, and a new environment of Python.
 """
 
 import os

@@ -15,7 +15,7 @@ from acp_agent.workspace.sandbox.git_folders import LinkedRepository, linked_rep
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
-_MOST_DOTTED = 20_000  # entries of the root, and those with a dot in front or above
+_MOST_DOTTED = 20_000  # the most entries of the root, and of names with a leading dot and what is below them
 _UNSEARCHED = frozenset(("node_modules", ".venv", "venv", "target", "dist", "build", "__pycache__", ".tox", ".nox"))
 _LOGINS = """
 .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .npmrc .netrc .pypirc .pgpass .my.cnf
@@ -40,7 +40,7 @@ anaconda3 miniforge3 mambaforge .virtualenvs .rbenv .rvm .gem .bundle .sdkman .j
 .nix-profile .cache/pip .cache/uv .cache/pypoetry .cache/yarn .cache/pre-commit .cache/ms-playwright
 """.split()  # noqa: SIM905 - a table; below the user's home
 _CACHES = frozenset(
-    ".npm .yarn .deno .local/share/uv .local/share/pnpm .cache/pip .cache/uv .cache/pypoetry .cache/yarn".split()  # noqa: SIM905 - likewise
+    ".npm .yarn .deno .local/share/uv .local/share/pnpm .cache/pip .cache/uv .cache/pypoetry .cache/yarn".split()  # noqa: SIM905 - a table
 )
 _IN_CACHES = (".local/share/uv/python", ".local/share/uv/tools")
 _HOMES = """
@@ -97,7 +97,7 @@ class Walls:
     linked: tuple[str, ...] = ()
 
     def stand(self) -> bool:
-        """Return whether all that needs a wall is where it was found, and no link is in the way of a wall."""
+        """Return whether the pinned and hidden paths still exist, and no path that needs a wall has a link in it."""
         kept = (*self.pinned, *self.hidden)
         walls = [*kept, *self.frozen]
         return all(map(os.path.exists, kept)) and [*map(os.path.realpath, walls)] == walls
@@ -119,7 +119,7 @@ class Launch:
 
     descriptors   those that it must inherit
     keepers       the processes of the sandbox that run as long as anything does in it
-    afterwards    called when nothing of the command is left; returns what is to be told with its result. It blocks.
+    afterwards    called when the whole command has ended; returns a text to show with its result. It blocks.
                   None for a command that can change nothing
     variables     the variables of its environment that differ
     confine       puts the walls around the thread that starts it, which then must end; None if `arguments` do that
@@ -186,14 +186,14 @@ class PrivateHome:
 
 @frozen
 class WallRules:
-    """From what the walls of a session are made.
+    """The rules from which the walls of a session are made.
 
     roots         the session's folders
     allow_write   further files and folders that may be changed
     allow_read    further files and folders that may be read
-    hidden        files and folders whose content is hidden beside the usual places of logins and keys
-    protects      whether a path stays as it is
-    refuses       why a path may not be read
+    hidden        files and folders whose content is hidden, in addition to the usual places of logins and keys
+    protects      returns whether a path may not be changed
+    refuses       returns why a path may not be read, or None
     read_only     whether nothing may be changed but /tmp and the private home
     own_caches    whether caches of packages are kept in the private home instead of read from the user's
     hosts         further hosts that are reached through a proxy, where a tier has one
@@ -238,7 +238,8 @@ class WallRules:
         if self.read_only:
             readable += folders
             folders, frozen, linked = (), [], []
-        # A link leads to what is to stay. It may have come with a checkout, and must not let anything else in.
+        # Freeze the target of a link, but only in a writable folder: a link may come with a checkout, and must not make
+        # files elsewhere visible.
         real = dict.fromkeys(map(os.path.realpath, frozen))
         frozen = [path for path in real if path not in folders and _is_within(path, folders)]
         seen = (*folders, *_existing(readable))
@@ -251,10 +252,10 @@ class WallRules:
         return Walls(*found, home, self.network, proxied=proxied, linked=gits)
 
     def _linked(self, folders: Sequence[str], secret: Sequence[str]) -> list[LinkedRepository]:
-        """Return the repositories of linked worktrees that commands may change: none that is to be read by nobody.
+        """Return the repositories of linked worktrees that commands may change, without those that may not be read.
 
-        folders   what may be changed anyway
-        secret    what is hidden
+        folders   the paths that may be changed anyway
+        secret    the paths that are hidden
         """
         return [
             each
@@ -306,8 +307,8 @@ def folders_above(path: str) -> Iterator[str]:
 def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
     """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository.
 
-    Of large folders not all is looked at. What begins with a dot is, and what lies in the folder itself: most protected
-    files are there, and nobody can hide one behind many others.
+    Of a large folder only some entries are yielded, but all of its top level and all names with a leading dot: most
+    protected files are there, and nobody can hide one behind many others.
     """
     left, dotted_left = _MOST_ENTRIES, _MOST_DOTTED
     level = [root]

@@ -157,5 +157,5 @@ def test_a_glob_for_files_without_a_slash_means_any_depth(pattern: str, yes: lis
 
 
 def test_a_glob_for_files_cannot_leave_files_out():
-    with pytest.raises(ToolError, match=r"'!\*\.py': leaves files out; name those to search instead"):
+    with pytest.raises(ToolError, match=r"'!\*\.py': patterns that leave files out are not supported"):
         FileGlob("!*.py")
