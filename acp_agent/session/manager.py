@@ -49,7 +49,7 @@ from acp_agent.store.sessions import SessionStore
 _log = Log(__name__)
 _PATIENCE = 1.0
 """Seconds that `session/new` waits for a busy database. After that the session is written with its first turn."""
-_NOT_STORED = "the session is open, but it is not kept: only a session in the database can be forked"
+_NOT_STORED = "the session is open, but it is not stored: only a session in the database can be forked"
 _TICK = 60.0
 _UNUSED_DAYS = 7
 """Days after which a session without a prompt is removed: editors open many that they do not use."""
@@ -149,7 +149,7 @@ class SessionManager:
         async with self._opening(), self._acts.hold(record.id), self._pool.room() as found:
             session = self._make(record, workspace, connection)
             if self.store is None:
-                session.notices.warn(f"this conversation is not kept: {self._trouble}")
+                session.notices.warn(f"this conversation is not stored: {self._trouble}")
             else:
                 await self._store_first(session, DeferredRepository(self.store, record, session.options))
             self._remember(session)

@@ -55,7 +55,7 @@ _CANCELLED_FLUSH = 0.2
 """Seconds the store may delay the answer to a cancelled turn."""
 _EARLY = 0.1
 """Seconds after which the list of commands is sent again to an editor that drops early updates."""
-_LOST = "the end of this conversation is not kept: the database cannot be written"
+_LOST = "the end of this conversation is not stored: the database cannot be written"
 
 
 @frozen

@@ -216,7 +216,7 @@ class SlashCommandHandler:
         """List, add, cancel or run scheduled prompts. Raises AgentError."""
         schedule = self._session.scheduler
         if schedule is None:
-            return "Nothing can be scheduled: this conversation is not kept."
+            return "Nothing can be scheduled: this conversation is not stored."
         verb, *rest = text.split() or [""]
         if verb == "run":
             return Expansion(await schedule.now("".join(rest)))

@@ -137,7 +137,7 @@ async def test_a_session_whose_end_cannot_be_kept_says_so_when_it_is_closed(tmp_
         start = len(here.editor.sent)
         assert await here.ask("close", session) == {}
         (told,) = [each for each in here.updates(session, start) if each["sessionUpdate"] == "notice"]
-        assert "the end of this conversation is not kept" in told["title"]
+        assert "the end of this conversation is not stored" in told["title"]
         unlock()
 
 
@@ -295,7 +295,7 @@ async def test_without_a_store_sessions_work_and_rest_and_the_user_is_told_that_
         here = Process(tmp_path, tasks, None, None, SessionLimits(2), "there is no data folder")
         first, second, third = [await here.new() for _ in range(3)]
         assert await here.told(first, "one") == ["one", "one!"]
-        assert "this conversation is not kept: there is no data folder" in here.shown(first)[0]
+        assert "this conversation is not stored: there is no data folder" in here.shown(first)[0]
         await here.say(second)
         await here.say(third)
         assert first not in here.resident
@@ -308,7 +308,7 @@ async def test_without_a_store_sessions_work_and_rest_and_the_user_is_told_that_
         assert (await here.error("load", "other")).code == NOT_FOUND
         assert (await here.error("fork", "other")).code == NOT_FOUND
         error = await here.error("fork", first)
-        assert (error.code, "it is not kept" in error.message) == (INVALID, True)
+        assert (error.code, "it is not stored" in error.message) == (INVALID, True)
         await here.ask("close", first)
         assert (await here.error("load", first)).code == NOT_FOUND
         assert await here.ask("delete", second) == {}

@@ -153,7 +153,7 @@ async def test_a_scheduled_prompt_is_run_for_the_model_and_the_rest_is_answered(
     session: Any = fixed
     session.scheduler = None
     assert await say(desk, CommandName.SCHEDULE, "run 1") == (
-        "Nothing can be scheduled: this conversation is not kept."
+        "Nothing can be scheduled: this conversation is not stored."
     )
     session.scheduler = Schedule()
     assert await say(desk, CommandName.SCHEDULE, "run 1") == Expansion("now 1")
