@@ -170,6 +170,11 @@ def _printed_into(args: tuple[str, ...]) -> str:
     return ""
 
 
+def _unknown(piece: Piece) -> Piece:
+    """Return a piece as if its variable were unknown, if it may have another value than the variable."""
+    return piece._replace(variable=f"{piece.variable}?") if piece.changed else piece
+
+
 def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
     """Return the words without the unknown variables that are part of the program's name or a whole word.
 
@@ -210,6 +215,9 @@ def commands(
         forms = variants(candidate.words, guesses.known)
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):
             forms += variants(_emptied(candidate.words, guesses.known), guesses.known)
+            if any(piece.changed for word in candidate.words for piece in word):
+                unknown = [[_unknown(piece) for piece in word] for word in candidate.words]
+                forms += variants(unknown, guesses.known) + variants(_emptied(unknown, guesses.known), guesses.known)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
         quoted = {
             "".join(piece.text for piece in word)
@@ -481,9 +489,11 @@ class Walk:
         words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
         values = tuple(word for part in words for word in self.guesses.words(part))
         text = " ".join(values)
-        if name.type == "variable_name":
+        # An element of an array (`x[0]=`) may be the variable's own value.
+        variable = name.children[0] if name.type == "subscript" and name.children else name
+        if variable.type == "variable_name":
             of_array = value is not None and value.type == "array"
-            self.guesses.learn(self.parsed.text(name), [text, *values, *suffixes(values)] if of_array else [text])
+            self.guesses.learn(self.parsed.text(variable), [text, *values, *suffixes(values)] if of_array else [text])
         return f"{self.parsed.text(name)}={text}"
 
 

@@ -38,11 +38,15 @@ _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n":
 
 
 class Piece(NamedTuple):
-    """A part of a word: literal text, or a variable, whose `text` stands for an unknown value."""
+    """A part of a word: literal text, or a variable, whose `text` stands for an unknown value.
+
+    changed   whether an operator or an index may give it another value than the variable has (`${x#*}`, `${x[1]}`)
+    """
 
     text: str
     quoted: bool = False
     variable: str = ""
+    changed: bool = False
 
 
 Word = list[Piece]
@@ -116,13 +120,13 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
     if name in ("@", "*") and any(child.type == ":" for child in node.children):
         return [Piece("$@", quoted=False, variable="@:")]
     if any(child.type == "subscript" for child in node.children):  # "${a[@]}" is several words even in quotes
-        return [Piece(f"${name}", quoted=False, variable=name)]
+        return [Piece(f"${name}", quoted=False, variable=name, changed=True)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
     default = f"${name}"
     if operator is not None:
         rest = node.children[operator + 1 : -1]
         default = "".join(piece.text for child in rest for piece in pieces(parsed, child))
-    return [Piece(default, quoted, name)]
+    return [Piece(default, quoted, name, changed=len(node.children) > 3)]  # more than `${`, the name and `}`
 
 
 _NAMES = ("variable_name", "special_variable_name")
