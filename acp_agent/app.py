@@ -222,7 +222,7 @@ class App:
                 self._peer.end()
 
     async def _shown(self, session_id: str) -> None:
-        """Wait until the updates of a session are sent: editors must know a tool call that a question is about."""
+        """Wait until the updates of a session are sent, because an editor must know the tool call of a question."""
         if session := self._sessions.find(session_id):
             await session.transcript.shown()
 

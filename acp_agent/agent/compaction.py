@@ -41,7 +41,7 @@ _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 class CompactionProgress:
     """The progress of one compaction, reported to the user. A compaction that never began is not reported.
 
-    At the end of the block it is reported as failed by an AgentError, else as cancelled, unless it was completed.
+    If the block ends before `completed`, it is reported as failed for an AgentError, and as cancelled otherwise.
     """
 
     def __init__(self, emit: EventSink) -> None:
@@ -297,7 +297,7 @@ class Compactor:
         return f"Summed up {len(old)} older messages ({method}): {said}."
 
     async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionProgress) -> str:
-        """Return the summary in the form in which it is kept. Raises ToolError."""
+        """Ask for the summary and return it as the history stores it. Raises ToolError."""
         how = self._summarizing
         try:
             provider = await how.provider()
@@ -333,7 +333,7 @@ class Compactor:
 
 
 MakeCompactor = Callable[[History, EventSink, Callable[[], int]], Compactor]
-"""Makes what shortens a conversation. The last argument returns the tokens that the conversation may fill."""
+"""Makes the compactor of a conversation. The last argument returns the tokens that the conversation may fill."""
 
 
 def _tokens(before: int, after: int) -> str:

@@ -1,4 +1,4 @@
-"""The request for a summary of a conversation, and what is kept of the answer.
+"""The request for a summary of a conversation, and the use of the answer.
 
 The conversation contains text that cannot be trusted: files, pages, outputs. The model that writes the summary gets it
 as data, between two lines with a random id. Each entry is one line of JSON with the name of its speaker:
@@ -44,7 +44,7 @@ from acp_agent.core.types import Json
 from acp_agent.text import ITSELF, REFLECTION, defanged, head_and_tail
 
 _SIZES = (4_000, 1_500, 500, 150)
-"""How many characters of one entry are shown. They are tried in order; the last is for very long conversations."""
+"""The most characters of one entry. The first limit with which the conversation fits is used, else the last one."""
 
 _OURS = (*notes.CANCELLED_TURN, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
 _DATA = re.compile(
@@ -78,7 +78,7 @@ _WHOLE = frozenset({Speaker.USER, Speaker.ASSISTANT, Speaker.RECORD})
 
 
 def rendered(messages: Sequence[Message], room: int, redact: Redact = verbatim) -> str:
-    """Return the messages as text of at most `room` tokens: with shorter entries, then without the middle ones.
+    """Return the messages as text of at most `room` tokens. Long entries are cut, then entries in the middle left out.
 
     redact   removes secrets from each text before it is cut or escaped
     """

@@ -167,7 +167,7 @@ def _add_sessions(parser: CommandLine) -> None:
     resume.set_defaults(prompt=None, last=False, json=False)
     undo = _add(actions.add_parser, "undo", "take back what the agent changed in files in a turn of a session")
     undo.add_argument("id", metavar="ID", type=_text, help="its id, as for show")
-    undo.add_argument("--turn", metavar="N", type=_count, help="the turn, as /undo numbers them (the last one)")
+    undo.add_argument("--turn", metavar="N", type=_count, help="the number of the turn, as for /undo (the last one)")
     undo.add_argument("--redo", action="store_true", help="bring back what was taken back")
     delete = _add(actions.add_parser, "delete", "delete sessions permanently")
     delete.add_argument("ids", metavar="ID", nargs="+", type=_text, help="the ids of the sessions, as for show")
@@ -231,8 +231,8 @@ def _add_audit(parser: CommandLine) -> None:
 
 def _add_sandbox(parser: CommandLine) -> None:
     profiles = ["workspace", "read-only", "network-allow-all"]
-    parser.add_argument("--profile", choices=profiles, help="what it may do; without it as `[tools.sandbox]` says")
-    parser.add_argument("--network", action="store_true", help="let it reach all hosts")
+    parser.add_argument("--profile", choices=profiles, help="the rights of the command (by default `[tools.sandbox]`)")
+    parser.add_argument("--network", action="store_true", help="let the command reach all hosts")
     parser.add_argument("words", metavar="COMMAND", nargs="+", help="the command and its arguments, behind --")
 
 
@@ -321,7 +321,7 @@ _ELSEWHERE = {
     "logout": ("login", "logout"),
     "permissions": ("check", "permissions"),
 }
-"""The module and the function of the subcommands for which these are not both the name of the subcommand."""
+"""The module and the function of subcommands. For the other subcommands both have the subcommand's name."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 
 

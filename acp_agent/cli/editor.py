@@ -48,7 +48,7 @@ class Editor:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await self._agent.end()  # while its messages are still read, so that it can write the last ones
+            await self._agent.end()  # before the connection is closed, so that the last messages are read
             await self._connection.close()
 
     async def initialize(self, *, shows_output: bool = False) -> None:

@@ -34,7 +34,7 @@ from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 
 _POINTS = 1000
 """The most points of a line. For more calls only every second point is kept, then every fourth, and so on."""
-_WIDTH, _HEIGHT = 1000, 120  # of the box: the width in its own units, the height in pixels
+_WIDTH, _HEIGHT = 1000, 120  # the width of the box in its own units, and its height in pixels
 _ABOVE, _BELOW = 18, 24  # pixels for texts
 _HEADROOM = 1.08  # the end of the scale, as a multiple of the highest value
 _NEAR = 5  # a window above this multiple of the highest value is not drawn, since it would flatten the line

@@ -220,7 +220,7 @@ _OUTPUT = 24_000
 _INPUT = 6_000
 _DIFFS = 20
 _ARGUMENTS = 100
-_SHORT = 14  # lines of output with which a card is open
+_SHORT = 14  # lines; a card with a longer output is closed
 _IN_DIFF = {"path", "content", "old_text", "new_text"}
 """Arguments that are not shown if there is a diff."""
 

@@ -33,7 +33,7 @@ from acp_agent.store.session_json import joined_events
 from acp_agent.text import counted, title, visible
 
 _WAITING = 500
-"""The most items that wait for a call to end. No batch of calls is longer, so a call still open then never ends."""
+"""The most items that wait for an open call to end. With more, the call is taken for lost: no batch is so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +123,7 @@ async def _in_order(events: AsyncIterator[StoredEvent]) -> AsyncIterator[Message
                 (waiting if parent is None else parent.nested).append(call)
             case ToolFinished() as event:
                 call = open_calls.pop(event.call_id, None)
-                if call is None:  # its start was not stored, or is no longer waited for
+                if call is None:  # its start was not stored, or it was taken for lost
                     call = CallItem(one.at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
                     waiting.append(call)
                 call.finished = event

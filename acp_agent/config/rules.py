@@ -102,7 +102,10 @@ _Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict
 
 
 class PolicyRuleSettings(Section):
-    """One rule of the policy. A deny needs all its conditions in any part of the call, an allow in every part."""
+    """One rule of the policy. A deny rule applies if its conditions hold for any path or text of the call.
+
+    An allow rule applies only if they hold for all of them.
+    """
 
     effect: Annotated[PolicyEffect, Field(strict=False, description="allow or deny.")]
     tool: Annotated[str, Field(min_length=1, max_length=256, pattern=r"\S", description="Glob on the tool's name.")]

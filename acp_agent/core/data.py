@@ -18,7 +18,7 @@ def frozen(cls: type[T]) -> type[T]:
     """Turn a class into a dataclass with slots, whose instances are compared, hashed and printed by their members.
 
     `dataclass(frozen=True, slots=True)` compiles six methods for each class, which takes four times as long. Here only
-    the constructor is compiled. The type checker refuses assignments to members; nothing does at run time.
+    the constructor is compiled. The type checker refuses assignments to members; they are not refused at run time.
     """
     for name, method in {"__eq__": _equals, "__hash__": _hashed, "__repr__": _printed}.items():
         if name not in cls.__dict__:

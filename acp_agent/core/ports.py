@@ -233,11 +233,11 @@ class Question:
     title       what would happen, with control and bidi characters made visible; the middle of a long one is left out
     reasons     why the user is asked, one line each
     always      what "always" would cover, in words ("git status …")
-    option      the same as a part of the option's name; empty if the question is not about a call
-    denial      what "reject always" would cover, likewise
-    once        whether only this call can be answered
-    command     the command that would run, made visible, with its line ends; empty if it is no command
-    text        all else that neither title nor diffs show, likewise; empty if there is nothing
+    option      what "always" would cover, as a part of the option's name; empty if the question is not about a call
+    denial      what "reject always" would cover, as a part of the option's name
+    once        whether the options "always" are left out, so that the answer holds only for this call
+    command     the command that would run, with hidden characters visible and with its line ends; empty for none
+    text        the parts of the call that neither title nor diffs show, with hidden characters visible; empty for none
     """
 
     call_id: str

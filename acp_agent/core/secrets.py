@@ -67,7 +67,7 @@ class Secrecy(IntEnum):
 def secrecy(path: str) -> Secrecy:
     """Return how secret a file is, by the text of its path: absolute, relative, or below `~` or a variable.
 
-    Case does not count. A pattern (`~/.s*h/id_*`) counts as a secret name that it can match, if it spells enough of it.
+    Case does not count. A pattern (`~/.s*h/id_*`) counts as the secret name that it matches, if it has enough letters.
     """
     if _hint().search(path) is None:
         return Secrecy.OPEN
@@ -75,7 +75,7 @@ def secrecy(path: str) -> Secrecy:
     absolute = text.startswith("/")
     parts = [part for part in posixpath.normpath(text).split("/") if part]
     if absolute and parts[:1] == ["proc"] and parts[2:3] == ["root"]:
-        parts = parts[3:]  # another name of the same files
+        parts = parts[3:]  # /proc/PID/root is another name of /
     if absolute and parts[:1] == ["private"]:
         parts = parts[1:]
     if not parts:

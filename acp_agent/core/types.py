@@ -89,7 +89,7 @@ class PathSubject:
 
 @frozen
 class CommandSubject:
-    """A shell command line, whole.
+    """A whole shell command line.
 
     typed        whether it is input for a shell that is already running, whose folder and definitions are unknown
     stays        whether it goes on after the call. It may then open other files than those that the gates saw
@@ -309,7 +309,7 @@ class OutputStats:
 
 
 class ApprovedBy(StrEnum):
-    """The reason why a call was allowed to run: nothing asked, the user said yes, a stored answer or a rule did."""
+    """The reason why a call was allowed: no gate asked, the user said yes, or a stored answer or a rule allowed it."""
 
     AUTO = "auto"
     USER = "user"
@@ -322,7 +322,7 @@ class Ruling:
     """The reason why a call ran or not. Only the audit shows it, never the model or the user.
 
     gate          the gate that ended the call; empty if none did
-    rule          what decided, in the words of its author: a pattern, a blocked command; empty if no rule did
+    rule          the deciding rule as its author wrote it, such as a pattern or a blocked command; empty for none
     approved_by   None if the call did not run
     """
 
@@ -487,6 +487,6 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 
 def tool_id(name: str) -> str:
-    """Return the id of the tool that a name means in any case. An unknown name is returned as it is."""
+    """Return the id of the tool that a name means, regardless of case. An unknown name is returned unchanged."""
     lowered = name.lower()
     return ALIASES.get(lowered, lowered if lowered in _NAMES else name)

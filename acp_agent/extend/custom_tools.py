@@ -93,7 +93,7 @@ def _command(fields: Fields, table: Mapping[str, Value]) -> tuple[str, ...] | st
     given = table.get("command")
     if isinstance(given, list):
         fields.texts("command")
-        words = tuple(map(str, given))  # with their blanks
+        words = tuple(map(str, given))  # unlike `texts`, this keeps blanks
         if not words or not words[0] or "\0" in "".join(words) or sum(map(len, words)) > _LONGEST_COMMAND:
             fields.refuse("command", "a program and its arguments")
         return words

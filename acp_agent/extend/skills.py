@@ -94,7 +94,7 @@ def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[Definit
     description = fields.description(first.strip("# "), most=2000) or file.name
     hint = _hint(fields, parsed.values)
     tools = tuple(each.partition("(")[0] for each in fields.texts("allowed-tools", blanks=True))
-    if not fields.is_usable:  # a list that cannot be read must not widen
+    if not fields.is_usable:  # a list of tools that cannot be read must not allow all of them
         return None, fields.problems
     fields.note_unknown(OTHERS_KEYS)
     narrowed = tools if "allowed-tools" in parsed.values else None
@@ -102,7 +102,7 @@ def read_command(file: SourceFile) -> tuple[UserCommand | None, Sequence[Definit
 
 
 def _hint(fields: Fields, values: Mapping[str, Value]) -> str:
-    """Return the hint for the argument. `[file]` is a list in YAML, and means what was written."""
+    """Return the hint for the argument. YAML reads `[file]` as a list, which is turned back into the text."""
     if isinstance(values.get("argument-hint"), list):
         return f"[{', '.join(fields.texts('argument-hint'))}]"
     return fields.text("argument-hint", most=200)
@@ -280,7 +280,7 @@ class SkillLibrary:
             body = f"{shown}\n[cut here: read {plain(skill.file.path)} from line {line}]"
         if arguments is not None:
             body = substituted(body, arguments)
-        notes = [f"Its files are in {plain(folder)}; what it names without a folder is there."]
+        notes = [f"Its files are in {plain(folder)}; paths in its text are relative to that folder."]
         notes += [_PROJECTS] if skill.file.project else []
         if missing := self._missing(skill):
             notes.append(f"{_UNSEEN.format(', '.join(missing))}. Tell the user if it fails for that.")

@@ -23,7 +23,7 @@ EXPECTED = (
     '"every mon, thu at 17:30" or five fields of cron'
 )
 _FARTHEST = 366 * 8
-"""Days after which no cron line fires for the first time: the 29th of February may be eight years away."""
+"""Days in which the next time of a cron line is searched: the 29th of February may be eight years away."""
 _LONGEST = 100  # characters of the words
 _MILLI = 1000
 _YEARS = 5
@@ -81,7 +81,7 @@ class Every:
     seconds: int
 
     def next(self, after: int, zone: tzinfo | None) -> int | None:
-        """Return the end of the period that begins now."""
+        """Return the end of the period that begins at `after`."""
         del zone
         return after + self.seconds * _MILLI
 

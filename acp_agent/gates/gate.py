@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 Resolve: TypeAlias = Callable[[str, Access], str]
-"""FileSystem.resolve: returns where a path leads. Raises Refused or ToolError for one that may not be touched."""
+"""Returns the resolved path, as `FileSystem.resolve` does. Raises Refused or ToolError if it may not be touched."""
 
 
 def unasked(reason: str) -> Deny:

@@ -187,7 +187,7 @@ class RateLimitGate(Gate):
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration in words, rounded up, so that a call after it is admitted."""
+    """Return a duration in words. It is rounded up, so that a call after this time is admitted."""
     whole = math.ceil(seconds)
     return f"{whole} s" if whole < 120 else f"{math.ceil(whole / 60)} min"
 

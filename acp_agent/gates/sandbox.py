@@ -155,7 +155,7 @@ class SandboxGate(Gate):
         reads = line.only_reads and "git" not in names  # the configuration of a repository may make git run programs
         for command, _, folders, after in line.steps:
             if folders.lost:
-                return Deny("it changes the folder more often than can be followed; run it in steps")
+                return Deny("the command changes its folder too often to judge its paths; run it in steps")
             asked = readable if reads and not command.patterns else None  # a file of a pattern may be a link
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
             for word in dict.fromkeys((*path_words(command), *patterns_of(command))):

@@ -59,7 +59,7 @@ async def test_the_tool_filter_shows_what_is_always_on_named_fitting_or_in_use_a
         assert "web_scrape" not in offered(model.requests[-1])
         assert {"read", "memory_save"} <= set(offered(model.requests[-1]))
         status = await session.status()
-        assert "1 always and 2 that fit best, compared by words, for want of an embedding model" in status
+        assert "1 always and 2 that fit best, compared by words, since no embedding model is set" in status
         assert "the model is shown 3 of " in status
 
 

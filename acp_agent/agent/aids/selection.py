@@ -115,7 +115,7 @@ class WordRanking:
         return by_words(_head_and_tail(query), specs)
 
     def status(self) -> str:
-        return "by words, for want of an embedding model"
+        return "by words, since no embedding model is set"
 
 
 class EmbeddingRanking:
@@ -301,7 +301,7 @@ class SchemaFilter:
 
 
 def mentioned(prompt: str, specs: Sequence[ToolSpec]) -> frozenset[str]:
-    """Return the tools whose names stand in the prompt as words, in any case.
+    """Return the tools whose names occur in the prompt as whole words, in upper or lower case.
 
     "read_overflow", "read-only" and "spread" do not mention `read`. A tool of an MCP server may also be mentioned by
     the server's own name for it if that contains `_` or `-`: `create_issue` mentions `mcp_github_create_issue`. Other

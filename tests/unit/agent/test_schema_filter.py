@@ -188,8 +188,8 @@ async def test_status_is_one_line_with_what_is_shown():
     schema_filter = filtering(WordRanking())
     await selected(schema_filter, "query the database")
     assert schema_filter.status(ALL) == (
-        "Tool filter: the model is shown 5 of 9 tools: 3 always and 1 that fit best, compared by words, for want of an "
-        "embedding model"
+        "Tool filter: the model is shown 5 of 9 tools: 3 always and 1 that fit best, compared by words, since no "
+        "embedding model is set"
     )
 
 
