@@ -365,14 +365,16 @@ class SessionJudge:
         return path_gates(self._loaded, self._files, self._shell, warn)
 
     def print_lines(self, lines: Iterable[bytes], out: TextIO, *, only_commands: bool = False) -> None:
-        """Print a verdict for each line as it arrives, and flush it. The verdict of an invalid line has the reason.
+        """Print a verdict for each line as it arrives, and flush it.
+
+        An invalid line gets a verdict with the reason: "error" if the line is about a command, else "deny".
 
         `path_verdict` judges {"path": ..., "write": true}, `url_verdict` judges
         {"url": ..., "dns": {HOST: [[IP, ...], ...]}}, and `CommandJudge` judges
         {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, with the configured rules if the line has
         none. Other members are ignored.
 
-        only_commands   every line has a command. The verdict of an invalid line is "error" for commands, else "deny"
+        only_commands   every line counts as one about a command
         """
         for number, line in enumerate(lines, start=1):
             about_command = only_commands

@@ -242,7 +242,7 @@ def _table(value: object) -> dict[str, object]:
 
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
 _EFFECTIVE_WHEN_SET = ("tools.autonomy_level", "acp.auto_approve")
-"""Settings for which the default, if the user sets it, has another effect than no value: see `load.level_at_start`."""
+"""Settings for which a default that the user wrote differs from no value: see `load.level_at_start`."""
 
 _TABLES = (PROVIDERS, SERVERS)
 """Lists of tables. Their valid entries are used even if another entry is faulty."""

@@ -316,7 +316,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     """Read every source. A mistake in a source raises nothing; it is listed in `problems`.
 
     cwd     the session's folder, absolute, which may hold a project's file; None for no project
-    before  the configuration of a running session. A file that became unreadable keeps its content from there
+    before  the configuration of a running session. If a file has become unreadable, its content from there is used
     """
     reader = Reader(secret_values(environ))
     files = Files(reader, before.tables if before else {})
@@ -382,7 +382,7 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
 
 
 def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | None:
-    """Return the section with the prefix from values by dotted name; None if all its values are the defaults.
+    """Build the section `prefix` from values by dotted name. Return None if all its values are the defaults.
 
     The values are valid already, but one may not fit another.
     """
@@ -414,8 +414,8 @@ def options_at_start(loaded: Loaded) -> SessionOptions:
 def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the same as `resumed_options`, for a session that this process opens for the first time.
 
-    A level, mode or model of the command line replaces what the user chose in the session. Level and mode are not
-    stored.
+    A level, mode or model of the command line replaces what the user chose in the session. A level or mode of the
+    command line is not stored.
     """
     flagged = {name for name, flag in _OPTION_FLAGS.items() if loaded.origins.get(f"acp.{name}") == flag}
     saved = replace(saved, chosen=tuple(name for name in saved.chosen if name not in flagged))

@@ -4,7 +4,7 @@
     write = "allow"                     # the whole tool
 
     [tools.bash.patterns]
-    "git status" = "allow"              # a program and what belongs to its name, whatever follows
+    "git status" = "allow"              # commands that begin with these words
 
     [tools.bash.payloads]
     "5e884898da28…" = "allow"           # exactly one text in one folder, by its SHA-256
@@ -300,7 +300,7 @@ class GrantsInForce:
 
     @property
     def deny_some(self) -> bool:
-        """Whether anything was denied, here or elsewhere. It is asked for each tool before each request."""
+        """Whether anything was denied, for the session or in the store. It is read for each tool of each request."""
         return self._stored.deny_some or any(not each.allowed for each in self._session.values())
 
     def listed(self, project: str) -> tuple[Grant, ...]:

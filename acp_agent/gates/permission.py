@@ -174,7 +174,7 @@ def url_question(facts: CallFacts, sites: tuple[str, ...], digest: str) -> Settl
 def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
     """Return the question about another call.
 
-    "Always" covers `whole`, or only this call if it deletes something, or if a gate asks about more than who made it.
+    "Always" covers `whole`, but only this call if the call deletes something or a gate asks about the call itself.
     """
     tool, mutates = facts.spec.name, facts.spec.mutates
     asked = tuple(ask.reason for ask in facts.asks)
