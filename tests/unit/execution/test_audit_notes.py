@@ -164,6 +164,14 @@ async def test_a_mended_call_is_recorded_with_the_arguments_that_ran(chain):
     assert record["arguments_mended"] is True
 
 
+async def test_the_last_opinion_of_a_second_model_is_recorded(chain):
+    for opinions in ([], ["error: late"], ["error: late", "allow"]):
+        facts = chain.gates.facts(reading("a.txt"))
+        facts.opinions += opinions
+        chain.auditor.record(facts.call, ToolResult("fine"), 0.0, facts)
+    assert [each.get("adversarial_policy_decision") for each in chain.records] == [None, "error: late", "allow"]
+
+
 async def test_the_file_stays_whole_and_fits_its_schema(chain):
     chain.failures = [ToolErrorCategory.TIMEOUT] * 3
     await chain.run(reading("invented.txt"))

@@ -40,6 +40,8 @@ def test_everyday_commands_are_not_refused():
         ("x=; ${x:-sudo} ls", "sudo"),
         ("x=a; ${!x} sudo ls", "sudo"),
         ("x=a; x[0]=; $x sudo", "sudo"),
+        ("printf -v x 's%s' udo; $x ls", "sudo"),
+        ("printf -v x; $x sudo ls", "sudo"),
         ("x=a; x[0]=sudo; $x ls", "sudo"),
         ("x=a; declare x[0]=; $x sudo", "sudo"),
         ("x=(a b); ${x[9]} sudo ls", "sudo"),

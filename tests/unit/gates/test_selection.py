@@ -213,6 +213,7 @@ def test_no_list_is_no_restriction(meta):
 def test_a_sessions_list_is_read():
     assert session_tools({"acp_agent": {"tools": ["read", "group:web"]}, "x": 1}) == ("read", "group:web")
     assert session_tools({"acp_agent": {"tools": []}}) == ()
+    assert session_tools({"acp_agent": {"tools": ["x" * 200] * MAX_ENTRIES}}) == ("x" * 200,) * MAX_ENTRIES
 
 
 @each_row(

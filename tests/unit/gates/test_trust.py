@@ -1,6 +1,7 @@
 """Trust: what a call may do by its origin, and what a folder brings counts only when the user said so."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,
+    ApprovedBy,
     Ask,
     CallOrigin,
     CommandSubject,
@@ -20,8 +22,10 @@ from acp_agent.core.types import (
     McpSubject,
     PathSubject,
     Subject,
+    ToolResult,
     UrlSubject,
 )
+from acp_agent.gates.gate import Gates
 from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.gates.trust import SessionTrust, TrustGate, contents_digest, workspace_trust
 from acp_agent.store.decisions import TrustedFolders
@@ -105,6 +109,40 @@ async def test_a_denial_names_what_decided():
     result = await Judged(TrustGate(SessionTrust(turn=TrustLevel.UNTRUSTED), SessionOptions())).execute(command("ls"))
     assert result.ruling is not None
     assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
+
+
+async def test_what_a_call_that_ran_brought_lowers_the_trust_in_what_follows():
+    ran, refused = ToolResult("out").ruled(ApprovedBy.AUTO), ToolResult("out")
+    web = call("fetch", UrlSubject("https://x.org/a"))
+    web = replace(web, spec=replace(web.spec, external=True))
+    mine, reading = call("read", PathSubject("a", Access.READ)), command("cat a")
+    untrusted, trusted = TrustLevel.UNTRUSTED, TrustLevel.PROVISIONAL
+    for invocation, folder, result, sources in (
+        (web, trusted, ran, ["x.org"]),
+        (web, untrusted, ran, ["x.org"]),
+        (web, trusted, refused, []),
+        (mine, trusted, ran, []),
+        (mine, untrusted, ran, ["this folder, which is not trusted"]),
+        (mine, untrusted, refused, []),
+        (reading, untrusted, ran, ["this folder, which is not trusted"]),
+        (call("grep"), untrusted, ran, []),
+    ):
+        trust = SessionTrust(workspace=folder)
+        gate = TrustGate(trust, SessionOptions())
+        assert await gate.conclude(Gates((gate,)).facts(invocation), result) is result
+        assert list(trust.read_from) == sources, (invocation.spec.name, folder)
+
+
+async def test_only_the_users_own_yes_to_a_question_of_trust_settles_it():
+    for by, text, agreed in (
+        (ApprovedBy.USER, "make", True),
+        (ApprovedBy.AUTO, "make", False),
+        (ApprovedBy.USER, "ls", False),
+    ):
+        trust = SessionTrust(read_from={"a page": False})
+        gate = TrustGate(trust, SessionOptions())
+        await gate.conclude(Gates((gate,)).facts(command(text)), ToolResult("out").ruled(by))
+        assert trust.read_from == {"a page": agreed}, (by, text)
 
 
 def test_a_yes_covers_no_later_source_however_many_there_were():

@@ -98,6 +98,22 @@ async def test_the_same_call_again_is_worth_less_until_something_changes_or_a_tu
     assert not await turn.skips("read", {"path": "a", "limit": 3})
 
 
+async def test_a_change_counts_from_its_beginning():
+    turn = Turn(0.5)
+    assert not await turn.skips("read", {"path": "a"})
+
+    class Reading:
+        """Makes the same call again while the change runs."""
+
+        async def execute(self, facts: CallFacts) -> ToolResult:
+            turn.behind = turn.recorder
+            assert not await turn.skips("read", {"path": "a"})
+            return ToolResult("written")
+
+    turn.behind = Reading()
+    assert not await turn.skips("write", {"path": "a"})
+
+
 async def test_a_call_that_was_skipped_in_another_turn_is_not_repeated():
     turn = Turn(2.0)
     for _ in range(2):

@@ -25,6 +25,7 @@ from acp_agent.core.types import (
 from acp_agent.gates.adversarial import AdversarialGate
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution
 from acp_agent.gates.gate import ACTS_LATER, Gate, Gates
+from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.limits import (
     AnomalyDetector,
     AnomalyGate,
@@ -37,12 +38,16 @@ from acp_agent.gates.limits import (
 from acp_agent.gates.mode import AutonomyGate, ModeGate
 from acp_agent.gates.pins import PinBook, PinsGate
 from acp_agent.gates.policy import Policy, PolicyGate
+from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.policy_rules import Effect, TrustLevel
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.selection import SelectionGate
 from acp_agent.gates.trust import SessionTrust, TrustGate
 from acp_agent.gates.utility import TurnCalls, UtilityGate
 from acp_agent.store.decisions import Pin
+from acp_agent.workspace.git.changes import GitChanges
+from acp_agent.workspace.git.repositories import GitRepositories
+from acp_agent.workspace.protected_paths import ProtectedPaths
 from tests.unit.gates.chain import SPECS, call, command, inside
 
 pytestmark = pytest.mark.anyio
@@ -261,6 +266,7 @@ def test_the_blocklist_says_what_to_do_instead():
     assert found("ls\0") == Deny(f"{blocked} holds a NUL character")
     unread = found("$(" * 300)
     assert isinstance(unread, Deny)
+    assert unread == Deny(unread.reason, advice="Write it out plainly.")
     assert found("echo " + "${a:-" * 300 + "x" + "}" * 300) == Deny(
         f"{blocked} nests too deeply and cannot be checked", advice="Write it out plainly."
     )
@@ -346,3 +352,28 @@ def test_the_sandbox_asks_for_each_thing_that_leaves_it(tmp_path):
     )
     climbing = verdict(gate, command("cat ../x"))
     assert climbing == Deny("'../x' leads out of the workspace", advice="Name a path inside of it.")
+
+
+def test_a_protected_path_is_refused_or_asked_about_with_why(tmp_path):
+    def found(invocation: Invocation, auto: AutoApprove = AutoApprove.SUGGEST) -> Verdict:
+        resolve = inside(str(tmp_path))
+        git = GitGuard(GitRepositories(resolve, str(tmp_path)), changes=GitChanges(resolve))
+        options = SessionOptions(auto_approve=auto)
+        paths = ProtectedPaths()
+        gate = ProtectedGate(paths=paths, options=options, resolve=resolve, resolve_command=resolve, git=git)
+        return verdict(gate, invocation)
+
+    hook = ProtectedPaths().find(f"{tmp_path}/.git/hooks/x")
+    soft = ProtectedPaths().find(f"{tmp_path}/.envrc")
+    assert hook is not None
+    assert soft is not None
+    assert (hook.hard, soft.hard, soft.everyday) == (True, False, False)
+    written = call("write", PathSubject(".git/hooks/x", Access.WRITE))
+    assert found(written) == Deny(f".git/hooks/x is protected: {hook.reason}", rule=hook.reason)
+    asked = Ask(f".envrc is protected: {soft.reason}", firm=True)
+    assert found(call("write", PathSubject(".envrc", Access.WRITE))) == asked
+    refused = found(call("write", PathSubject(".envrc", Access.WRITE)), FULL_AUTO)
+    assert isinstance(refused, Deny)
+    assert (refused.category, refused.rule) == (ToolErrorCategory.CONFIRMATION_REQUIRED, asked.reason)
+    assert found(command("cp a .envrc")) == Ask(f"may change .envrc, which is protected: {soft.reason}", firm=True)
+    assert found(command("ls")) == Allow()

@@ -17,6 +17,7 @@ from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, Tool
 from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
 from acp_agent.core.messages import LinkPart, Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
+from acp_agent.core.sessions import DuePrompt
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.client import Client
@@ -230,6 +231,28 @@ async def test_a_sentence_that_begins_like_a_command_forgets_nothing():
     assert told.startswith("Nothing was done: `/clear` takes no argument.")
     assert "leave out the slash" in told
     assert talk.asked == []
+
+
+async def test_the_turn_of_a_scheduled_prompt_is_on_record_however_it_ends():
+    due = DuePrompt("d1", "/clear", "run the tests", "Scheduled.", {"id": 7})
+    for failure, unset, hangs, text in (
+        (None, False, False, ""),
+        (ToolError(ToolErrorCategory.TIMEOUT, "the model is slow"), False, False, "the model is slow"),
+        (None, True, False, "no model is configured"),
+        (None, False, True, "cancelled"),
+    ):
+        talk, recorded = Talk(), list[tuple[ToolCall, ToolResult]]()
+        talk.failure, talk.unset, talk.hangs = failure, unset, hangs
+        talk.desk.record = lambda call, result, _, recorded=recorded: recorded.append((call, result))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.engine.carry_out, due)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        ((call, result),) = recorded
+        assert (call.id, call.name, call.arguments) == ("d1", "schedule", {"id": 7})
+        assert (result.failure.message if result.failure else "") == text
+        assert talk.asked == ([] if unset else [("/clear", False)]), "its text is no command"
+        assert talk.begun == ["/schedule"]
 
 
 async def test_help_lists_what_is_available_and_only_that():

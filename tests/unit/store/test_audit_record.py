@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.core.types import ApprovedBy
-from acp_agent.store.audit import BEGINNING, MAX_LINE, seal
+from acp_agent.store.audit import _SHORT, BEGINNING, MAX_LINE, _shortened, seal
 from acp_agent.store.audit_record import (
     LONGEST,
     Blocked,
@@ -82,6 +82,10 @@ def test_numbers_that_json_has_no_word_for_become_texts(value):
 
 def test_a_number_is_kept_up_to_256_bits():
     assert recordable({"a": 2**256 - 1, "b": 2**256}, MASK) == {"a": 2**256 - 1, "b": "[a number of 257 bits]"}
+
+
+def test_a_text_that_just_fits_is_not_shortened():
+    assert _shortened({"a": ["x" * _SHORT, "x" * (_SHORT + 1)]}) == {"a": ["x" * _SHORT, f"{'x' * _SHORT} [cut]"]}
 
 
 def test_what_is_too_much_is_counted():

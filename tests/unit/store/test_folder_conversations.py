@@ -1,6 +1,8 @@
 """The search in the earlier conversations of a folder: what is found, and what is not."""
 
+import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, SessionRecord
 from acp_agent.store.conversations import FolderConversations, _folders
 from acp_agent.store.db import Database
+from acp_agent.store.session_rows import _unpacked
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import opened
 
@@ -94,6 +97,14 @@ async def test_a_long_message_is_cut_around_the_word(database):
     assert text.startswith("…")
     assert text.endswith("…")
     assert len(text) < 500
+
+
+def test_a_text_of_a_seen_file_that_cannot_be_read_is_none():
+    whole = zlib.compress("a\ud800b".encode("utf-8", "surrogatepass"))
+    assert _unpacked(whole) == "a\ud800b"
+    assert [_unpacked(each) for each in (None, b"x", whole[:-4], zlib.compress(b"\xff"))] == [None] * 4
+    text: Any = "no bytes"
+    assert _unpacked(text) is None
 
 
 def test_a_row_with_damaged_folders_has_none():

@@ -1,6 +1,7 @@
 """Where the files come from that a call of git brings, as its words say."""
 
-from acp_agent.gates.git_calls import _READERS, GitCall, git_call
+from acp_agent.gates.gate import CommandFacts
+from acp_agent.gates.git_calls import _READERS, GitCall, git_call, git_calls, moved_by
 from acp_agent.gates.shell.command import survey
 from acp_agent.workspace.git.changes import BisectStep, IncomingSources
 from tests.rows import each_row
@@ -122,6 +123,31 @@ def test_the_words_of_a_call_say_where_its_files_come_from(text: str, sources: I
     call = git_call(survey(text).commands[0])
     assert call is not None
     assert _READERS[call.subcommand](call.args) == sources
+
+
+MOVES = {
+    "env -C a git log": ["a"],
+    "genv --chdir a git log": ["a"],
+    "env --chdir=a git log": ["a"],
+    "env -Ca git log": ["a"],
+    "env -C": [""],
+    "env A=1 git log": [],
+    "git -C a log": [],
+    "nice -C a git log": [],
+}
+
+
+@each_row("text, folders", MOVES.items())
+def test_a_wrapper_may_start_git_in_another_folder(text: str, folders: list[str]):
+    assert list(moved_by(survey(text).commands[0])) == folders
+
+
+def test_git_is_judged_in_the_folder_in_which_a_wrapper_starts_it():
+    (found,) = git_calls(CommandFacts("env -C a git -C b log"))
+    assert found.folders is not None
+    assert "a/b" in found.folders
+    (found,) = git_calls(CommandFacts("find . -execdir git log +"))
+    assert found.folders is None
 
 
 CALLS: dict[str, GitCall | None] = {

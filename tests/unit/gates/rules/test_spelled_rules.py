@@ -68,6 +68,7 @@ SPELLED: tuple[tuple[str, str, str], ...] = (
     ("git *", "git commit -m x", "git commit -S -m x"),
     ("git *", "git config --get user.name", "git config --global --get user.name"),
     ("git *", "git config --local -l", "git config -l"),
+    ("git *", "git config list --local", "git config list"),
     ("git *", "git config get --all user.name", "git config get --all --regexp .*"),
     ("git *", "git config --local --get-urlmatch http x", "git config --get-urlmatch http x"),
     ("git *", "git fetch origin", "git fetch http://localhost:8000/x"),

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.paths.unnamed_paths import name_list
 from acp_agent.gates.rules.permission_rules import Action, judge
-from acp_agent.gates.shell.command import Plain, ShellText, analyse
+from acp_agent.gates.shell.command import Command, Plain, ShellText, analyse
 from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
@@ -44,6 +45,30 @@ def allowed(text: str, *patterns: str) -> bool:
 
 def forms(form: Grammar, name: str) -> "list[tuple[str, Grammar]]":
     return [(name, form), *(each for verb, inner in form.verbs.items() for each in forms(inner, f"{name} {verb}"))]
+
+
+def test_an_option_may_take_the_place_of_the_pattern():
+    for text, paths in (
+        ("rg x src", {"src"}),
+        ("rg --files src", {"src"}),
+        ("rg --files src tests", {"src", "tests"}),
+        ("ack -f src", {"src"}),
+    ):
+        assert {each.word for each in parsed(text).arguments if each.kind.path} == paths, text
+
+
+def test_a_list_of_names_is_read_from_no_other_option():
+    for text, option in (
+        ("wc --files0-from=x", "--files0-from"),
+        ("wc --files0-f x", "--files0-from"),
+        ("wc -- x", ""),
+        ("wc -l x", ""),
+        ("tar cTf x y", "-T"),
+        ("tar -c -T x", "-T"),
+        ("tar c -- T", ""),
+        ("cat x", ""),
+    ):
+        assert name_list(Command(tuple(text.split()))) == option, text
 
 
 @each_row("name", FILES)

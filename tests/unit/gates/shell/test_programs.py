@@ -219,6 +219,7 @@ def test_a_denial_of_one_subcommand_is_none_of_another():
         "5q",
         "s/a\\/b/c/",
         "10p\n20p",
+        "p;" * (MAX_SCRIPT // 2),
     ],
 )
 def test_plain_sed_scripts(script: str):

@@ -376,6 +376,15 @@ def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text
     assert kind(seeing(tmp_path).judge(command(text))) is expected
 
 
+def test_an_ignored_secret_is_left_out_unless_an_option_takes_it_in(tmp_path):
+    plant(tmp_path, ".git/HEAD", "a/server.key", "a/x.py")
+    (tmp_path / ".gitignore").write_text("*.key\n")
+    for program in ("ag", "rg"):
+        assert seeing(tmp_path).judge(command(f"{program} x a")) == Allow(), program
+    for text in ("ag -U x a", "ag -u x a", "ag -t x a", "ag --skip-vcs-ignores x a", "rg -u x a", "rg --no-ignore x a"):
+        assert kind(seeing(tmp_path).judge(command(text))) is Ask, text
+
+
 def test_the_question_about_a_folder_names_the_file_in_it(tmp_path):
     plant(tmp_path, "conf/secrets.json")
     verdict = seeing(tmp_path).judge(command("grep -r x ."))

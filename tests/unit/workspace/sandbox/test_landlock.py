@@ -20,6 +20,7 @@ from acp_agent.workspace.sandbox.landlock import (
     landlock_abi,
     landlock_works,
 )
+from acp_agent.workspace.sandbox.metadata import _CALLS
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, PrivateHome, Walls
 from tests.unit.workspace.trees import open_fds
@@ -47,6 +48,12 @@ def test_a_folder_without_anything_closed_gets_all_rights_at_once(root):
     assert set(found) == {str(root)}
     assert Right.MAKE_REG in found[str(root)]
     assert not found[str(root)] & (Right.MAKE_CHAR | Right.MAKE_BLOCK | Right.IOCTL_DEV)
+
+
+def test_a_call_for_metadata_means_the_same_on_every_machine():
+    """The other machines have the newer calls only. https://docs.kernel.org/process/adding-syscalls.html"""
+    same = {53: 268, 54: 260, 52: 91, 55: 93, 88: 280, 452: 452}
+    assert _CALLS["aarch64"] == {other: _CALLS["x86_64"][number] for other, number in same.items()}
 
 
 @needs_landlock
