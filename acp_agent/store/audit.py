@@ -208,7 +208,7 @@ def write_head(fd: int, head: ChainHead) -> None:
 
 
 def write_draft(fd: int, line: bytes) -> None:
-    """Write a line that is about to be appended to the audit behind the head. Ignore errors: it is seldom needed."""
+    """Write a line behind the head, before it is appended to the audit. Ignore errors: the copy is seldom needed."""
     with suppress(OSError):
         os.pwrite(fd, line, _LENGTH)
 

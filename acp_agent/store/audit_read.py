@@ -323,7 +323,7 @@ class _File:
         if seq <= last.seq:
             raise _Fault(self._line, f"is record {seq}, where record {last.seq + 1} belongs")
         if sealed.prev != last.hash:
-            raise _Fault(self._line, f"is record {seq}, but what it follows is not what stands in front of it")
+            raise _Fault(self._line, f"is record {seq}, but it does not follow the record in front of it")
         if self._head is not None and seq == self._head.link.seq and sealed.link != self._head.link:
             raise _Fault(self._line, f"is another record {seq} than the head file names")
         report.last = sealed.link

@@ -268,7 +268,7 @@ class FolderConversations:
 
 
 def _best(rows: Sequence[SaidBefore], terms: Terms, limit: int) -> tuple[PastMessage, ...]:
-    messages = dict[str, PastMessage]()  # by text: a fork repeats what its source says
+    messages = dict[str, PastMessage]()  # by text, because a fork repeats the messages of its source
     for session, title, at, event in rows:
         text = event.text if isinstance(event, TextDelta) else typed(event.parts)
         message = PastMessage(from_column(session), from_column(title), at, isinstance(event, UserMessage), text)
@@ -294,7 +294,7 @@ def _best(rows: Sequence[SaidBefore], terms: Terms, limit: int) -> tuple[PastMes
 
 
 def _hits(text: str, terms: Terms) -> dict[str, int]:
-    """Return the terms that stand in a text, and where first. A word may have an ending that the query lacks."""
+    """Return the terms that a text contains, each with its first offset. A word of the text may be longer."""
     words = ((word, re.search(rf"(?<!\w){_stem(word)}", text)) for word in terms.words if _stem(word) in text)
     hits = {word: match.start() for word, match in words if match}
     return hits | {piece: text.index(piece) for piece in terms.pieces if piece in text}

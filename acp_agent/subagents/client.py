@@ -366,7 +366,7 @@ class AgentClient:
     # ----------------------------------------------------------------------------------------- calls
 
     def _named(self, path: str) -> str:
-        """Return a path as a call names it: from the session's folder, if it is below. A `~` in front means a home."""
+        """Return a path relative to the session's folder if it is below, unless it would begin with `~`."""
         below = path.removeprefix(self._needs.cwd.rstrip("/") + "/")
         return path if below.startswith("~") else below or path
 

@@ -53,7 +53,7 @@ def _warning(check: ProjectCheck, outcome: CommandOutcome, found: Sequence[Probl
 
 
 def _excerpt(outcome: CommandOutcome) -> str:
-    """Return the first lines that say why, from the first one with the word "error"."""
+    """Return some lines of the output that explain a failure, from the first one with the word "error" on."""
     lines = [line for line in (outcome.stderr.strip() or outcome.stdout.strip()).split("\n", 1000)[:1000] if line]
     start = next((number for number, line in enumerate(lines) if "error" in line.lower()), 0)
     shown = lines[start : start + _EXCERPT_LINES]

@@ -189,7 +189,7 @@ def adapted(text: str, old: str, new: str) -> Adapted | None:
 
 
 def _cut_off(text: str) -> str:
-    """Return the text without escapes if its last line has lost its note, because it is only a part of a line."""
+    """Return the text without escapes. Its last line may be only a part of a line, and so have no note."""
     head, end, last = text.rpartition("\n")
     return f"{unescaped(head)}{end}{unescaped(last, every_line=True)}"
 

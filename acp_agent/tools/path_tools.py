@@ -31,8 +31,7 @@ class ListDirectoryParams(Params):
 class ListDirectory(Tool[ListDirectoryParams]):
     """The tool that lists a folder without following links: a link is shown as a link, wherever it leads.
 
-    max_entries   the number of entries that are shown. Of a longer list the first ones are, with the number of the
-                  others
+    max_entries   the most entries that are shown. A longer list is cut, with the number of the entries left out
     """
 
     name = "list_directory"
@@ -150,7 +149,7 @@ class CopyPath(_PathTool[CopyPathParams]):
         return f"copy {params.title}"
 
     def subjects(self, params: CopyPathParams) -> tuple[Subject, ...]:
-        # Whether the source may be read is asked of each file that is copied.
+        # LIST is enough here: for each file that is copied, the file system checks whether it may be read.
         return (PathSubject(params.source, Access.LIST), PathSubject(params.target, Access.WRITE))
 
     async def summary(self, params: CopyPathParams, files: FileSystem) -> str:

@@ -13,7 +13,7 @@ from acp_agent.regex import LinearRegex
 
 _LONGEST = 1024
 _MAGIC = re.compile(r"[*?\[\]{}\\]")
-_SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # without a partner, or empty, a bracket is itself
+_SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # a bracket without a partner, or an empty pair, stands for itself
 _MOST_CHOICES = 256
 _ANY_DEPTH = "(?:[^/]+/)*"
 _EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
@@ -141,7 +141,7 @@ def alternatives(pattern: str) -> Iterator[str]:
 
 
 def is_literal(name: str) -> bool:
-    """Return whether a name means itself only."""
+    """Return whether a name has no special characters, so that it only matches itself."""
     return _MAGIC.search(name) is None
 
 
@@ -204,7 +204,7 @@ def _one(pattern: str, at: int) -> tuple[int, str]:
 
 
 class _Choices:
-    """The places of each `{a,b}` in a pattern. A brace without a partner or without a comma is itself."""
+    """The places of each `{a,b}` in a pattern. A brace without a partner or a comma stands for itself."""
 
     def __init__(self, pattern: str) -> None:
         self.opens: set[int] = set()

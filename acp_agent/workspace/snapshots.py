@@ -2,8 +2,8 @@
 
 A folder is looked at before and after a call. A look takes the status of every entry that is not ignored, to the
 nanosecond and with all mode bits, links and empty folders included, and reads what has changed. In a large tree the
-kernel is asked (inotify) which folders have changed since the last look, and only these are looked at; once a turn the
-whole tree is. Changes through memory maps are then only noticed in the next turn.
+kernel is asked (inotify) which folders have changed since the last look, and only these are looked at. The whole tree
+is looked at once a turn, so changes through memory maps are only noticed in the next turn.
 """
 
 import ctypes
@@ -69,9 +69,9 @@ MOST_WALKED = 20_000
 _KEPT_BYTES = 4 * 1024 * 1024
 _SKIPPED = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"))
 _MANY = 200
-"""Files that are stored one by one at most. More go through git."""
+"""The most files that are stored one by one. If there are more, git stores them all at once."""
 SMALL = 3000
-"""The entries of a tree that is walked at every look. In a larger one the kernel is asked what has changed."""
+"""The most entries of a tree that is walked at every look. In a larger tree, the kernel is asked what has changed."""
 
 _Stamp: TypeAlias = tuple[int, ...]
 _LOW = 0xFFFFFFFF
@@ -151,7 +151,7 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder as it was seen last: its files and links, the folders that are entered, and the number of these."""
+    """A folder as it was seen last: its files and links, the subfolders that are entered, and the number of both."""
 
     entry: TreeEntry
     inode: int = 0
@@ -176,7 +176,7 @@ class FolderWatch:
     store   keeps the contents
     wanted  the limits that the configuration wants, if others apply
     skipped the absolute path of a folder that is never entered: our own data
-    stop    is set when the session ends, so that a long look ends
+    stop    set when the session ends, which ends a long look
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class FolderWatch:
 
         The first look returns nothing, and neither does the one after an error: the state before it is not known.
 
-        first   whether nothing runs yet: rules for ignored files that have changed apply from now on
+        first   whether no call runs yet. Then changed .gitignore files are read again, and their rules apply
         """
         self._notes, self._is_known = self._is_known, False
         try:
@@ -295,7 +295,7 @@ class FolderWatch:
             self._count = met
 
     def _count_entries(self) -> None:
-        """Raise TooManyEntries for a tree that is too large, before what is found in it is held."""
+        """Count the entries of the tree before they are loaded into memory. Raises TooManyEntries, SnapshotOff."""
         pending, met = [""], 0
         while pending:
             path = pending.pop()
@@ -316,7 +316,7 @@ class FolderWatch:
                 raise TooManyEntries(self.root.path, MOST_ENTRIES)
 
     def _watch_events(self) -> bool:
-        """Ask the kernel from now on what changes. Return whether that is new, so that all folders are to be opened."""
+        """Begin to watch the tree with inotify. Return True if this began now: then every folder must be visited."""
         if not self._can_watch or (self._events is not None and self._events.works):
             return False
         if self._events is None:
@@ -501,7 +501,9 @@ def _index_stamp(stamp: _Stamp) -> IndexStamp:
 
 
 def read_entry(directory: int, name: str, most: int) -> tuple[TreeEntry, bytes | None] | None:
-    """Return an entry of an open folder and its content, None for no content. None if there is no such file or link.
+    """Return an entry of an open folder and its content. The content is None for folders and if it is left out.
+
+    Return None if there is no file, link or folder of that name.
 
     most   bytes of the largest content that is read
     """
@@ -539,7 +541,7 @@ _EVENT = struct.Struct("iIII")
 
 
 class _KernelEvents:
-    """The folders in which something happened, as the kernel tells (inotify). Folders must be watched before a scan.
+    """The folders that have changed, from inotify. A folder must be watched before its entries are read.
 
     works   whether all of them are watched
     """
@@ -553,7 +555,7 @@ class _KernelEvents:
 
     @classmethod
     def open(cls) -> "_KernelEvents | None":
-        """Return events, or None if the user has no more of them."""
+        """Return a new object, or None if the user's inotify instances are used up."""
         libc = ctypes.CDLL(None, use_errno=True)
         fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         return cls(fd, libc) if fd >= 0 else None
@@ -568,7 +570,7 @@ class _KernelEvents:
             self.works = False
 
     def folders(self) -> set[str] | None:
-        """Return the folders in which something happened since the last time. None if that is not known."""
+        """Return the folders that have changed since the last call. None if events were lost."""
         found, broken = set[str](), not self.works
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Decode, encode and cut the text of files, within bounds, and tell the model what is no text."""
+"""Decode, encode and cut the text of files, within limits, and make the errors for files that are no text."""
 
 import hashlib
 import os

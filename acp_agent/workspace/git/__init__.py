@@ -1,1 +1,1 @@
-"""Repositories as git would see them: settings, hooks, the index, and what commands of git bring."""
+"""Repositories as git would see them: settings, hooks, the index, and the files that git commands change."""

@@ -1,7 +1,7 @@
 """The processes of this machine: the properties of each process, and its descendants.
 
 On Linux /proc is read here: psutil looks at every process of the machine to list the children of one, which takes a
-hundred times as long, and it does not tell pipes. Everywhere else psutil is asked, and loaded for it.
+hundred times as long, and it does not report pipes. Only on other systems is psutil loaded and used.
 """
 
 import os
@@ -143,7 +143,7 @@ def _fields(pid: int) -> list[bytes]:
 
 
 def _since(pid: int) -> bytes:
-    """Return when it was started, which tells it from another one with its number. Empty if it is gone."""
+    """Return when a process was started, to tell it from another one with its number. Empty if it is gone."""
     return b"".join(_fields(pid)[19:20])
 
 
@@ -154,7 +154,7 @@ def _mark_in(environment: bytes) -> str | None:
 
 
 def _is_link(path: str) -> bool:
-    """Return whether a link of /proc leads anywhere: a process that has ended runs no program."""
+    """Return whether a path in /proc is a link that can be read."""
     try:
         return bool(os.readlink(path))
     except OSError:

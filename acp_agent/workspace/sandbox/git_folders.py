@@ -19,7 +19,7 @@ _OF_THE_MAIN_WORKTREE = (
 KINDS = ("modules", "worktrees")
 """The folders in a git folder with the git folders of submodules and of linked worktrees."""
 UNSEARCHED = frozenset(("objects", "refs", "logs", "hooks"))
-"""The folders in the git folder of a submodule in which no other one is looked for."""
+"""The folders in the git folder of a submodule that are not searched for further git folders."""
 _LONGEST = 4096  # bytes of a file that names a folder
 
 
@@ -40,7 +40,7 @@ def _submodules(git: str) -> Iterator[str]:
 
 @frozen
 class LinkedRepository:
-    """A repository outside the session's folders. Some of these are its linked worktrees. Paths are resolved.
+    """A repository outside the session's folders that has some of them as linked worktrees. Paths are resolved.
 
     folder      the git folder that its worktrees share
     worktrees   the git folders of the session's worktrees; they are below `folder`

@@ -69,7 +69,7 @@ _OF_FILES = Right.EXECUTE | _DEVICE
 
 
 def known_rights(abi: int) -> Right:
-    """Return the rights that a version of Landlock can refuse. Others are free to all."""
+    """Return the rights that a version of Landlock can refuse. It cannot restrict any others."""
     newest = Right.MAKE_SYM if abi < 2 else Right.REFER if abi < 3 else Right.TRUNCATE if abi < 5 else Right.IOCTL_DEV
     return Right((newest << 1) - 1)
 
@@ -193,7 +193,7 @@ class LandlockSandbox:
             os.close(made[2])
 
     def _ruleset(self, walls: Walls) -> int:
-        """Return the descriptor of a ruleset. It is made again when a folder has changed whose entries have rules."""
+        """Return the descriptor of a ruleset. A new one is made if a folder whose entries have rules has changed."""
         if self._made is not None:
             known, times, ruleset = self._made
             if known == walls and times == _times(walls):
@@ -217,7 +217,7 @@ class LandlockSandbox:
 
 
 def _times(walls: Walls) -> tuple[int, ...]:
-    """Return when the folders changed last whose entries have rules of their own."""
+    """Return the times of the last changes of the folders whose entries have rules of their own."""
     seen = (*walls.writable, *walls.readable)
     closed = (*walls.hidden, *walls.frozen)
     folders = {

@@ -22,7 +22,7 @@ class Quarantine:
     """The protected files of the folders that commands may change, as they were before a command.
 
     folders    absolute and resolved
-    linked     those of them, and folders in them, that are git folders of linked worktrees and their repositories
+    linked     the git folders of linked worktrees and of their repositories, in `folders` or below these
     protects   tells whether a path may not be changed by a command
     """
 

@@ -1,7 +1,7 @@
 """Contain commands on macOS with sandbox-exec: the walls as a profile of Seatbelt.
 
-Of several rules that match, the last one holds. So a frozen or hidden path is taken back by a rule behind the one that
-allows its folder. https://reverse.put.as/wp-content/uploads/2011/09/Apple-Sandbox-Guide-v1.0.pdf
+Of several rules that match, the last one holds. So the rule that denies a frozen or hidden path comes after the rule
+that allows its folder. https://reverse.put.as/wp-content/uploads/2011/09/Apple-Sandbox-Guide-v1.0.pdf
 """
 
 import os
@@ -68,7 +68,7 @@ def profile(walls: Walls, private: Iterable[str]) -> str:
 
 
 def _kept(walls: Walls) -> Iterator[str]:
-    """Yield the folders that may not be renamed, because a rule about something below them knows it by its path."""
+    """Yield the folders that may not be renamed, because a rule names the path of something below them."""
     closed = (*walls.frozen, *walls.hidden)
     yield from dict.fromkeys(
         folder for path in closed for folder in folders_above(path) if any(is_below(folder, w) for w in walls.writable)
