@@ -1,6 +1,8 @@
 """What users bring to a session: where looking for it goes wrong, and that no call is judged more freely for it."""
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -144,3 +146,77 @@ def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(t
             looser = {each for each, one, other in zip(subjects, before, after, strict=True) if other < one}
             assert PathSubject(f"{skill}/go.sh", Access.READ) in looser
             assert looser <= own
+
+
+# --------------------------------------------------------------------------- what waits for the user
+
+
+class Yes:
+    """A user who agrees to everything, and notes what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+
+    async def ask(self, question: Question) -> Decision:
+        self.asked.append(question)
+        return Decision.ALLOW_ONCE
+
+
+@contextmanager
+def brought(
+    folder: Path, approver: NoUser | Yes, options: SessionOptions | None = None
+) -> Generator[tuple[SessionExtensions, list[str]]]:
+    """A project with two commands, one of which has a mistake; the user has a skill with the name of a command."""
+    commands, skill = folder / "work" / ".acp-agent" / "commands", folder / "skills" / "clear"
+    commands.mkdir(parents=True)
+    skill.mkdir(parents=True)
+    (commands / "explain.md").write_text("Do it.")
+    (commands / "broken.md").write_text("---\ndescription: [\n---\nDo it.")
+    (skill / "SKILL.md").write_text("---\nname: clear\ndescription: Clears up.\n---\nClear up.")
+    warned = list[str]()
+    trusted = TrustedFolders(str(folder / "trusted.toml"), print)
+    (folder / "config.toml").write_text("")
+    loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(folder / "config.toml")}, str(folder / "work"))
+    sources = ExtensionSources(str(folder / "config.toml"), str(folder / "work"), trusted)
+    with session_roots(loaded, str(folder / "work")) as roots:
+        yield (
+            SessionExtensions(
+                sources, lambda: roots, approver, options or SessionOptions(), str, warned.append, AgentLibrary(str)
+            ),
+            warned,
+        )
+
+
+async def test_files_of_a_folder_wait_for_the_user_who_is_told_what_is_wrong_with_them(tmp_path: Path):
+    with brought(tmp_path, NoUser()) as (made, warned):
+        made.refresh()
+        assert "explain" not in [each.name for each in made.offered()]
+        *waiting, usage = made.waiting()
+        assert len(waiting) == 2
+        assert all(each.startswith("- ") for each in waiting)
+        assert usage == "`/trust accept` uses them."
+        (told,) = [each for each in made.status() if "not used until you approve them" in each]
+        assert told.startswith("Problem: not used until you approve them")
+        assert "explain.md" in told
+        assert warned == []
+        told = await made.accept()
+        assert told.startswith("Used from now on (2 files):\n\n- ")
+        assert "explain" in [each.name for each in made.offered()]
+        clear = "/clear is a command of the agent itself"
+        assert sorted((clear in each, "broken.md" in each) for each in warned) == [(False, True), (True, False)]
+        assert made.waiting() == ()
+        assert await made.accept() == "No file of this folder waits for your approval."
+        assert len(warned) == 2, "each is told once"
+        assert any(each.startswith("Problem: ") and clear in each for each in made.status())
+
+
+async def test_the_user_is_asked_about_them_unless_nobody_is_to_be_asked(tmp_path: Path):
+    for name, level, asked in (("a", AutoApprove.SUGGEST, 1), ("b", AutoApprove.FULL_AUTO, 0)):
+        user = Yes()
+        with brought(tmp_path / name, user, SessionOptions(auto_approve=level)) as (made, _):
+            await made.ready(ask=True)
+            assert len(user.asked) == asked
+            assert ("explain" in [each.name for each in made.offered()]) is bool(asked)
+            assert bool(made.waiting()) is not bool(asked)
+            await made.ready(ask=False)
+            assert len(user.asked) == asked
