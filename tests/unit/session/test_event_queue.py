@@ -375,6 +375,31 @@ async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
         assert here.repository.tries == tries
 
 
+async def test_nothing_waits_for_another_try_once_the_store_belongs_to_another(monkeypatch):
+    monkeypatch.setattr(transcript, "RETRY", 60)
+    with anyio.fail_after(10):
+        async with desk() as here:
+            here.repository.broken = True
+            await here.queue.tell(STARTED)
+            await here.queue.save()
+            await anyio.wait_all_tasks_blocked()
+            await here.queue.end()
+
+
+async def test_a_failure_at_the_end_of_a_turn_is_told_unless_it_was_in_a_hurry():
+    for hurried in (False, True):
+        async with desk() as here:
+            here.repository.broken = True
+            await here.queue.tell(STARTED)
+            if hurried:
+                here.writer.hurry()
+                await here.writer.write((), transcript_writer.Care.TURN_END)
+            else:
+                await here.queue.flush()
+            assert bool(here.warnings) is not hurried
+            await here.queue.end()
+
+
 async def test_a_store_that_fails_for_too_long_is_given_up_and_the_next_one_is_not_for_that():
     async with desk() as here:
         here.repository.broken = True

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.core.errors import RequestError
 from acp_agent.protocol.client import Client
 from acp_agent.session.manager import SessionLimits
 from acp_agent.session.pool import SessionLock
@@ -408,6 +409,8 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
                 for method, session in (("load", unknown), ("delete", stored), ("prompt", known), ("delete", rested)):
                     tasks.start_soon(refused, method, session)
             assert errors == [(INVALID, True)] * 4
+            with pytest.raises(RequestError, match="open in another process"):
+                await here.sessions.move(rested, str(tmp_path))
             assert not here.sessions._pool._opening
             assert set(await here.listed()) == {known, rested, unknown, stored}
             fork = (await here.ask("fork", unknown))["sessionId"]  # only reads it

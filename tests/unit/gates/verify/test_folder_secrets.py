@@ -246,6 +246,10 @@ Allow Allow Ask   Allow  git diff
 Allow Allow Ask   Ask    git diff HEAD
 Allow Allow Allow Allow  git diff --stat
 Allow Allow Ask   Allow  git diff --stat -p
+Allow Allow Allow Allow  git diff-files
+Allow Allow Ask   Allow  git diff-files -p
+Allow Allow Allow Allow  git diff-index HEAD
+Allow Allow Ask   Ask    git diff-index -p HEAD
 Allow Allow Allow Allow  git diff main..HEAD
 Allow Allow Allow Allow  git diff -- src
 Allow Allow Ask   Ask    git diff --cached
