@@ -191,6 +191,22 @@ async def test_a_refused_call_shows_too_and_nothing_runs() -> None:
     assert result.shown == "not here"
 
 
+async def test_a_call_that_the_loop_refuses_is_shown_whole_and_recorded() -> None:
+    recorded: list[tuple[ToolCall, ToolResult]] = []
+    for announced in (False, True):
+        stage = Stage(raising(AssertionError()))
+        stage.executor._misunderstood = lambda call, result, seconds: recorded.append((call, result))
+        call, result = ToolCall("c1", "touch", {"a": 1}, parent="p1"), ToolResult("too many calls")
+        await stage.executor.refuse(call, result, announced=announced)
+        *started, finished = stage.events
+        assert [(each.raw_input, each.parent) for each in started if isinstance(each, ToolStarted)] == (
+            [] if announced else [({"a": 1}, "p1")]
+        )
+        assert isinstance(finished, ToolFinished)
+        assert (finished.call_id, finished.result) == ("c1", result)
+        assert recorded.pop() == (call, result)
+
+
 @pytest.mark.parametrize(
     ("error", "category"),
     [
