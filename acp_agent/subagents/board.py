@@ -137,7 +137,7 @@ class SessionBoard:
         return await self._change(now, [task.id])
 
     async def _change(self, now: Tasks, changed: Sequence[str]) -> BoardChange:
-        """Put other tasks on the board, and show them. Return those with these ids, and which others became ready."""
+        """Replace the tasks of the board, and show them. Return the `changed` tasks, and others that became ready."""
         before, now = self._plan.tasks, self._plan.without_secrets(now)
         were_ready = {task.id for task in before if is_ready(task, before)}
         ready = [task for task in by_priority(now) if is_ready(task, now) and task.id not in (*were_ready, *changed)]

@@ -40,21 +40,21 @@ _WALLED = (
 def server_slug(server: str) -> str:
     """Return a server's name as it stands in its tools' names: without `_`, at most 24 characters.
 
-    A longer name gets a hash. Two servers of a session with the same slug, in any case, cannot both start.
+    A longer name gets a hash. Two servers of a session whose slugs differ at most in case cannot both start.
     """
     fit = _fit(server).replace("_", "-")
     return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}-{_short_hash(server)}"
 
 
 def has_tool(server: str, name: str) -> bool:
-    """Return whether a name, in any case, is that of a tool of a server."""
+    """Return whether a name is that of a tool of a server. Case does not matter."""
     return name.lower().startswith(f"mcp_{server_slug(server)}_".lower())
 
 
 def tool_names(server: str, tools: Collection[str]) -> Mapping[str, str]:
     """Return the names that the model uses for a server's tools, by the server's names. Other servers do not matter.
 
-    If two names would be equal, in any case, or one must be cut, it gets a hash of the tool's own name. The order of
+    If two names would differ at most in case, or one must be cut, it gets a hash of the tool's own name. The order of
     the list does not matter.
     """
     prefix = f"mcp_{server_slug(server)}_"

@@ -67,11 +67,11 @@ def read_lines(
     chunk: int = _CHUNK,
     most_counted: int = MOST_COMPARED,
 ) -> Lines:
-    """Return some lines of a file, as TextFiles.read_lines does, within the two bounds above.
+    """Return some lines of a file, as TextFiles.read_lines does, at most LONGEST_LINE and MOST_KEPT bytes.
 
-    A NUL anywhere makes the file binary; in the last lines of a file over `most_counted` bytes, a NUL in the part that
-    is read. Bytes that are no UTF-8 do so only in the requested lines. `check` is called between chunks of `chunk`
-    bytes and ends the reading by raising.
+    A file with a NUL is binary. Only a part of a file over `most_counted` bytes is read for its last lines, and only a
+    NUL in this part counts. Bytes that are no UTF-8 matter only in the requested lines. `check` is called between
+    chunks of `chunk` bytes and ends the reading by raising.
     """
     fd = place.open_regular()
     try:
@@ -258,7 +258,7 @@ class LocalFileSystem:
     async def head(self, path: str, length: int) -> FileHead | None:
         """Return the beginning of a regular file on disk, or None if nothing is at the path.
 
-        It is not in the port. A backend that asks an editor uses it to know what it would ask for.
+        This method is not in the FileSystem port. The backend that reads files through the editor calls it first.
         """
         place = self._roots.place(path, Access.READ)
         status = place.status()

@@ -46,7 +46,7 @@ class PatternName:
     glob: re.Pattern[str] | None
 
     def fits(self, name: str, *, first: bool) -> bool:
-        """Return whether a name of a path, which may itself be a shell's pattern, may be this one."""
+        """Return whether a name of a path may match this one. The path's name may itself be a shell pattern."""
         if name == self.text:
             return True
         if len(name) > _MAX_NAME:
@@ -72,7 +72,7 @@ class ProtectionRule:
     anchored   whether it begins at the root; otherwise it begins anywhere in a path
     below      whether everything below counts as well
     free       its exceptions
-    whole      whether a folder that may contain it counts if the whole folder is moved or removed
+    whole      whether moving or removing a folder that may contain it counts as changing it
     """
 
     names: tuple[PatternName, ...]

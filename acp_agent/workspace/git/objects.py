@@ -274,7 +274,7 @@ def prune_stores(parent: str, own: str, limits: SnapshotLimits) -> None:
 
 
 def _prune(folder: str, now: float, limits: SnapshotLimits) -> None:
-    """Drop old journals, and the oldest ones while the repository is too large, and what nothing refers to then."""
+    """Delete old journals, then the oldest ones while the repository is too large, and all unused objects."""
     os.utime(os.path.join(folder, "pruned"))
     sessions = os.path.join(folder, "sessions")
     ages = {path: os.stat(path).st_mtime for name in os.listdir(sessions) if (path := os.path.join(sessions, name))}
