@@ -12,11 +12,13 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.session_options import Mode
 from acp_agent.core.types import (
     Access,
     Allow,
     ApprovedBy,
     Ask,
+    CallingAgent,
     CommandSubject,
     Deny,
     Json,
@@ -196,7 +198,10 @@ async def test_a_call_that_the_loop_refuses_is_shown_whole_and_recorded() -> Non
     for announced in (False, True):
         stage = Stage(raising(AssertionError()))
         stage.executor._misunderstood = lambda call, result, seconds: recorded.append((call, result))
-        call, result = ToolCall("c1", "touch", {"a": 1}, parent="p1"), ToolResult("too many calls")
+        call, result = (
+            ToolCall("c1", "touch", {"a": 1}, agent=CallingAgent("x-1", "x", "p1", Mode.CODE)),
+            ToolResult("too many calls"),
+        )
         await stage.executor.refuse(call, result, announced=announced)
         *started, finished = stage.events
         assert [(each.raw_input, each.parent) for each in started if isinstance(each, ToolStarted)] == (
