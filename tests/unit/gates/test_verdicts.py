@@ -201,6 +201,28 @@ async def test_a_policy_is_named_by_its_number_and_a_part_of_its_words():
         assert facts.opinions == [noted], answer
 
 
+async def test_the_second_model_is_not_asked_about_the_users_own_exempt_and_refused_calls():
+    asked = list[object]()
+
+    async def opinion(request: object) -> str:
+        asked.append(request)
+        return "DENY 1"
+
+    refusing: Any = ModeGate(SessionOptions(mode=Mode.ASK))
+    for invocation, later, exempt, count in (
+        (call("write"), (), (), 1),
+        (by_user(call("write")), (), (), 0),
+        (call("write"), (), ("write",), 0),
+        (call("write"), (refusing,), (), 0),
+        (call("read"), (refusing,), (), 1),
+    ):
+        asked.clear()
+        gate: Any = AdversarialGate(["nothing"], opinion, str, later, exempt=exempt)
+        found = await gate.examine(Gates((gate,)).facts(invocation))
+        assert len(asked) == count
+        assert isinstance(found, Deny if count else Allow)
+
+
 def test_trust_refuses_and_asks_with_what_is_not_trusted():
     def found(invocation: Invocation, auto: AutoApprove = AutoApprove.SUGGEST, **trust: Any) -> Verdict:
         return verdict(TrustGate(SessionTrust(**trust), SessionOptions(auto_approve=auto)), invocation)

@@ -14,8 +14,9 @@ from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.messages import StopReason
 from acp_agent.core.services import Compaction, Summary
-from acp_agent.core.session_options import Mode
-from acp_agent.core.sessions import Change
+from acp_agent.core.session_options import Mode, SessionOptions
+from acp_agent.core.sessions import Change, SessionRecord
+from acp_agent.session.manager import DeferredRepository
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.turn_slot import Answer
@@ -849,6 +850,29 @@ async def test_a_session_moves_to_another_folder_between_turns_only(here: Proces
     assert here.session(session).take_moved_from() == str(here.root / "other")
     await here.sessions.move(session, str(here.root / "other"))
     assert await here.listed(cwd=str(here.root / "other")) == [session]
+
+
+async def test_the_first_write_makes_the_session_with_the_patience_and_the_care_of_every_write() -> None:
+    wrote: list[tuple[Any, ...]] = []
+
+    class Store:
+        """A store that notes how it is written."""
+
+        def of(self, _: str) -> "Store":
+            return self
+
+        async def create(self, record: SessionRecord, _: object, *, patience: float | None) -> "Store":
+            wrote.append((record.id, patience))
+            return self
+
+        async def write(self, change: Change, *, durable: bool, patience: float | None) -> None:
+            wrote.append((change.title, durable, patience))
+
+    store: Any = Store()
+    repository = DeferredRepository(store, SessionRecord("s", "/work"), SessionOptions())
+    await repository.write(Change(title="a"), durable=False, patience=2)
+    await repository.write(Change(title="b"))
+    assert wrote == [("s", 2), ("a", False, 2), ("b", True, None)]
 
 
 # ------------------------------------------------------------------------------------------- fork
