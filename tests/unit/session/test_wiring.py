@@ -1,0 +1,216 @@
+"""That what a configuration says reaches the part of a session that it is about."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from acp_agent.config.settings import Settings
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import Deny
+from acp_agent.execution.wrappers import ToolRetries
+from acp_agent.gates.gate import Gates
+from acp_agent.session.toolset.gate_factory import ResultWrappers, build_executor
+from acp_agent.session.toolset.toolset import DenyAllToolset, SessionTools
+from acp_agent.tools.registry import ToolLimits
+from acp_agent.workspace.roots import Root
+from acp_agent.workspace.snapshots import SnapshotLimits
+from tests.unit.gates.chain import SPECS, call
+
+
+def settings(**tables: Any) -> Settings:
+    return Settings.model_validate(tables)
+
+
+RETRY = {"max_attempts": 4, "base_ms": 250, "max_ms": 3000, "budget_secs": 7}
+SHELL = {
+    "transactional": True,
+    "auto_rollback": True,
+    "auto_rollback_exit_codes": [3],
+    "snapshot_required": True,
+    "transaction_scope": ["src/**"],
+    "show_changes": False,
+}
+
+
+def test_calls_pass_their_executors_in_order_and_each_has_what_it_needs():
+    state: Any = SimpleNamespace(overflow=object(), summarize=object(), auditor=object())
+    parts: Any = (object(), object(), object(), SimpleNamespace(limit=0), object())
+    wrappers, runner, gates = ResultWrappers(*parts), object(), SimpleNamespace(in_order=())
+    given: Any = (gates, state, wrappers, runner)
+    audit: Any = build_executor(settings(tools={"retry": RETRY, "shell": SHELL}), *given)
+    assert audit._auditor is state.auditor
+    cache = audit._wrapped._allowed
+    assert (cache._cache, cache._stamp) == (wrappers.cache, wrappers.stamp)
+    output = cache._wrapped
+    assert (output._pipeline, output._overflow, output._summarize) == (
+        wrappers.pipeline,
+        state.overflow,
+        state.summarize,
+    )
+    retry = output._wrapped
+    assert retry._retries == ToolRetries(4, 0.25, 3.0, 7)
+    changes = retry._wrapped
+    assert (changes._watch, changes._later, changes._is_shown) == (wrappers.watch, wrappers.later, False)
+    rules = changes._transaction
+    assert (rules.rolls_back, rules.codes, rules.required) == (True, (3,), True)
+    assert [each.matches("a/b") for each in rules.scope] == [True]
+    assert changes._wrapped is runner
+    shown: Any = build_executor(settings(), *given)
+    changes = shown._wrapped._allowed._wrapped._wrapped._wrapped
+    assert (changes._is_shown, changes._transaction) == (True, None)
+    state.auditor, bare = None, ResultWrappers(*parts[:3])
+    unwatched: Any = build_executor(settings(), gates, state, bare, runner)  # type: ignore[arg-type]
+    assert unwatched._allowed._wrapped._wrapped._wrapped is runner
+
+
+class Tools(SessionTools):
+    """The tools of a session of which nothing else is made."""
+
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+
+def test_the_backends_of_tools_are_those_of_the_session():
+    backends = SimpleNamespace(terminal=object(), programs=object(), processes=object())
+    plan = SimpleNamespace(show=object())
+    needs = SimpleNamespace(
+        memories=lambda _: None, past=object(), compressor=object(), plan=plan, elicitor=object(), agents=object()
+    )
+    state, languages = SimpleNamespace(overflow=object()), object()
+    made: Any = Tools(_needs=needs, backends=backends, _state=state, _redactor=str, _languages=lambda _: languages)
+    loaded, files, web = object(), object(), object()
+    found = made._all_backends(loaded, files, web)
+    assert (found.files, found.web, found.overflow, found.memories) == (files, web, state.overflow, None)
+    assert (found.terminal, found.programs, found.processes) == (
+        backends.terminal,
+        backends.programs,
+        backends.processes,
+    )
+    assert (found.past, found.compressor, found.elicitor, found.agents, found.languages) == (
+        needs.past,
+        needs.compressor,
+        needs.elicitor,
+        needs.agents,
+        languages,
+    )
+    assert found.show_plan is plan.show
+    needs.memories = lambda _: "memories"
+    assert made._all_backends(loaded, files, web).memories._memories == "memories"
+
+
+def test_what_calls_change_is_looked_at_where_anything_needs_it():
+    made: Any = Tools(snapshots=SimpleNamespace())
+    roots = SimpleNamespace(cwd="/work")
+    off = {"undo": {"enabled": False}}
+    undo = {"enabled": True, "max_file_bytes": 11, "max_bytes": 50_000_000, "max_age_days": 3}
+    for tools, limits in (
+        ({**off, "shell": {"show_changes": False}}, "none"),
+        ({**off, "shell": {"show_changes": True}}, None),
+        ({**off, "shell": {"show_changes": False, "transactional": True}}, None),
+        ({"undo": undo, "shell": {"show_changes": False}}, SnapshotLimits(11, 50_000_000, 3)),
+        (
+            {"undo": undo, "shell": {"transactional": True, "max_snapshot_bytes": 1_000_000}},
+            SnapshotLimits(11, 1_000_000, 3),
+        ),
+    ):
+        loaded = SimpleNamespace(settings=settings(tools=tools))
+        watch = made._watch(loaded, roots)
+        assert (watch is None) is (limits == "none"), tools
+        if watch is not None:
+            assert (watch.limits, watch.cwd) == (limits, "/work")
+
+
+def tools_of(*, forms: bool | None = None, languages: bool = False, **tables: Any) -> dict[str, Any]:
+    elicitor = None if forms is None else SimpleNamespace(forms=forms)
+    offered = SimpleNamespace(offers=frozenset[str]())
+    made: Any = Tools(
+        _needs=SimpleNamespace(elicitor=elicitor, agents=SimpleNamespace(offered=tuple)),
+        backends=SimpleNamespace(reached=("x.org",)),
+        seen=None,
+        _session=SimpleNamespace(scheduler="the schedule"),
+        _languages=lambda _: offered if languages else None,
+        _types_commands="types",
+    )
+    found = made._tools(SimpleNamespace(settings=settings(**tables)))
+    return {tool.name: tool for tool in found}
+
+
+def test_each_optional_tool_is_there_where_its_setting_says_so():
+    plain = set(tools_of(memory={"enabled": False}, agents={"enabled": False}))
+
+    def more(**options: Any) -> set[str]:
+        tables = {"memory": {"enabled": False}, "agents": {"enabled": False}} | options
+        return set(tools_of(**tables)) ^ plain
+
+    assert more(forms=False) == set()
+    assert more(forms=True) == {"ask_user"}
+    assert more(memory={"enabled": True}) == {"memory_save", "memory_search"}
+    assert more(agent={"compress_context": True}) == {"compress_context"}
+    assert more(scheduler={"tool": True, "enabled": True}) == {"scheduler"}
+    assert more(scheduler={"tool": True, "enabled": False}) == more(scheduler={"tool": False, "enabled": True}) == set()
+    agents = more(agents={"enabled": True})
+    assert "agent" in agents
+    assert "handoff" not in agents
+    assert more(agents={"enabled": True, "handoff": True}) == agents | {"handoff"}
+    board = more(agents={"enabled": True, "board": True})
+    assert board == agents | {"tasks", "messages", "update_plan"}
+    external = [{"name": "codex", "command": "prog"}]
+    assert len(more(agents={"enabled": True, "external": external})) == len(agents) + 1
+
+
+def test_the_limits_of_tools_are_those_of_the_configuration():
+    found = tools_of(
+        acp={"rich_kinds": False},
+        tools={
+            "shell": {"max_timeout": 77},
+            "overflow": {"threshold": 10_000},
+            "diagnostics": {"max_diagnostics": 5, "timeout": 9},
+        },
+    )
+    usual = tools_of()
+    assert (found["bash"]._longest, found["bash"]._hosts) == (77, ("x.org",))
+    assert found["process"]._types_commands == "types"
+    assert found["read"]._max_chars == found["read_overflow"]._max_chars == 8000
+    assert usual["read"]._max_chars <= ToolLimits().read_chars
+    assert found["list_directory"].spec().kind != usual["list_directory"].spec().kind
+    assert (found["diagnostics"]._max_diagnostics, found["diagnostics"]._seconds) == (5, 9)
+
+
+def test_the_closed_toolset_opens_the_folder_as_the_session_does(tmp_path):
+    opened = list[str]()
+
+    def open_root(path: str) -> Root:
+        opened.append(path)
+        return Root(path)
+
+    closed = DenyAllToolset(ConfigError("config.toml", "a", "b", "c"))
+    with closed.backends(str(tmp_path), open_root).files._roots:
+        assert opened == [str(tmp_path)]
+    assert closed.specs() == ()
+    assert closed.is_starting("x") is False
+    (gate,) = closed.gates.in_order
+    refused = gate.judge(Gates((gate,)).facts(call("read")))
+    assert isinstance(refused, Deny)
+    assert "Nothing runs until this is corrected" in refused.reason
+    assert not gate.allows(SPECS["read"])
+
+
+def test_undo_is_told_to_be_off_where_not_all_can_be_taken_back():
+    off = ("Undo: off, at least in part (`tools.undo.enabled`)",)
+    troubles = {"a": "no room", "b": "no room", "c": "no git"}
+    for watch, why, told in (
+        (None, {}, off),
+        (SimpleNamespace(limits=None), {}, off),
+        (SimpleNamespace(limits=5), {}, ()),
+        (SimpleNamespace(limits=5), troubles, ("Undo: off, at least in part (no room; no git)",)),
+    ):
+        made: Any = Tools(watch=watch, snapshots=SimpleNamespace(troubles=why))
+        assert made.undo_status() == told
+
+
+def test_tools_are_outdated_as_soon_as_what_the_user_brings_is_another():
+    parts: dict[str, Any] = {"brought": object(), "custom": object(), "skills": ["a"], "hooks": object()}
+    for changed in (None, *parts):
+        now = {**parts, **({changed: ["b"] if changed == "skills" else object()} if changed else {})}
+        needs = SimpleNamespace(**{name: (lambda value=value: value) for name, value in now.items()})
+        made: Any = Tools(_needs=needs, **{f"_{name}": value for name, value in parts.items()})
+        assert made.is_outdated is bool(changed), changed
