@@ -8,7 +8,7 @@ from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.syntax import Parses
-from acp_agent.gates.shell.words import MAX_FIELDS, expand_braces
+from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,10 @@ def test_what_just_fits_is_read() -> None:
     for text in ("ls " + ">a " * 1000, "ls; " * 999 + "ls"):
         assert survey(text).unread == "", text[:9]
     assert len(expand_braces("{a,b}" * 20)) == MAX_FIELDS
+
+
+def test_a_number_that_is_no_character_stands_for_an_unknown_one() -> None:
+    assert ansi_c(r"\U0010ffff\U00110000\ud800\ue000") == "\U0010ffff\ufffd\ufffd\ue000"
 
 
 def test_a_variable_may_have_as_many_values_as_can_be_followed() -> None:

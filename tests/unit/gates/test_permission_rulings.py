@@ -8,7 +8,16 @@ import pytest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.session_options import AutoApprove, SessionOptions
-from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
+from acp_agent.core.types import (
+    Access,
+    AgentSubject,
+    ApprovedBy,
+    CallOrigin,
+    PathSubject,
+    Ruling,
+    ToolResult,
+    UrlSubject,
+)
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
@@ -53,6 +62,25 @@ async def test_what_the_user_allowed_or_typed_ran_on_his_word(make):
     typed = write()
     typed = replace(typed, call=replace(typed.call, origin=CallOrigin.USER))
     assert await ruling(make(given=rules("**"), tool="write"), typed) == user
+
+
+async def test_an_answer_about_the_program_of_another_agent_covers_that_program_alone(make):
+    def asked(identity: str) -> Invocation:
+        return call("mcp_x_y", AgentSubject("codex", identity))
+
+    await make(Decision.ALLOW_ALWAYS).run(asked("one"))
+    stored = Ruling(approved_by=ApprovedBy.ALWAYS)
+    assert await ruling(make(), asked("one")) == stored
+    again = make(Decision.REJECT_ONCE)
+    assert (await again.run(asked("two"))).failure is not None
+    assert len(again.approver.questions) == 1
+
+
+async def test_a_command_that_a_rule_and_an_answer_allow_ran_on_the_rule(make):
+    await make(Decision.ALLOW_ALWAYS).run(command("make test"))
+    assert await ruling(make(given=rules("make *")), command("make test")) == Ruling(approved_by=ApprovedBy.POLICY)
+    both = await ruling(make(given=rules("ls *")), command("ls x && make test"))
+    assert both == Ruling(approved_by=ApprovedBy.ALWAYS)
 
 
 async def test_what_was_allowed_for_ever_ran_on_a_stored_answer(make):

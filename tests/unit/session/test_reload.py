@@ -122,6 +122,27 @@ def live(tmp_path: Path) -> Live:
     return Live(tmp_path)
 
 
+async def test_a_problem_is_told_once_before_whatever_comes_first(live: Live):
+    async def announced(tools: ReloadingToolset) -> None:
+        await tools.announce(CALL)
+
+    async def run(tools: ReloadingToolset) -> None:
+        await tools.run(CALL)
+
+    async def links(tools: ReloadingToolset) -> None:
+        await tools.backends()
+
+    for come in (announced, run, links):
+        live.emitted.clear()
+        tools = live.begin("odd")
+        for _ in range(2):
+            await come(tools)
+            assert live.emitted == ["configuration: an odd word"], come
+    live.emitted.clear()
+    await live.begin("odd").run(CALL, announced=True)
+    assert live.emitted == [], "the end of an announced call comes first"
+
+
 async def test_a_call_under_way_stays_with_the_configuration_it_met(live: Live):
     live.gate = anyio.Event()
     live.begin("old")
