@@ -27,6 +27,11 @@ def test_everyday_commands_are_not_refused():
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
+def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
+    for text in ("x=a; $x sudo", "x=a; ${x} sudo", 'x=a; "${x}" sudo', "x=a; $x; ${x}/b sudo"):
+        assert judge(ShellText(text), DEFAULT) == Allow(), text
+
+
 @each_row(
     "text, pattern",
     [

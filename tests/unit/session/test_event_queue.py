@@ -375,6 +375,17 @@ async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
         assert here.repository.tries == tries
 
 
+async def test_a_change_that_could_not_be_saved_is_saved_by_itself_as_soon_as_it_can_be():
+    async with desk() as here:
+        here.writer.note(Change(title="a title"))
+        here.repository.broken = True
+        await here.queue.save()
+        here.repository.broken = False
+        with anyio.fail_after(10):
+            await here.repository.wrote.wait()
+        assert [each.title for each in here.repository.changes] == ["a title"]
+
+
 async def test_nothing_waits_for_another_try_once_the_store_belongs_to_another(monkeypatch):
     monkeypatch.setattr(transcript, "RETRY", 60)
     with anyio.fail_after(10):

@@ -220,3 +220,25 @@ async def test_the_user_is_asked_about_them_unless_nobody_is_to_be_asked(tmp_pat
             assert bool(made.waiting()) is not bool(asked)
             await made.ready(ask=False)
             assert len(user.asked) == asked
+
+
+def test_every_kind_of_definition_that_the_user_has_is_read_and_forgotten(tmp_path: Path):
+    with brought(tmp_path, NoUser()) as (made, _):
+        made.refresh()
+        assert (made.agents.users(), made.hooks) == ((), None)
+        skills = made.tools()
+        (tmp_path / "agents").mkdir()
+        (tmp_path / "agents" / "scout.md").write_text("---\ndescription: Looks around.\n---\nLook.")
+        (tmp_path / "hooks.toml").write_text("[[pre_tool_use]]\ncommand = 'check'\n")
+        made.refresh()
+        assert [each.name for each in made.agents.users()] == ["scout"]
+        assert made.hooks is not None
+        assert [each.command for each in made.hooks.all] == ["check"]
+        assert any("scout" in each for each in made.status())
+        assert made.tools() is skills, "as long as there are as many skills"
+        (tmp_path / "agents" / "scout.md").unlink()
+        (tmp_path / "hooks.toml").unlink()
+        (tmp_path / "skills" / "clear" / "SKILL.md").unlink()
+        made.refresh()
+        assert (made.agents.users(), list(made.hooks.all)) == ((), [])
+        assert (bool(skills), made.tools()) == (True, ())

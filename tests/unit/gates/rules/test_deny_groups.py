@@ -110,6 +110,117 @@ def test_a_group_finds_what_it_is_for_and_says_so(name: str):
     assert not broken, str(broken)
 
 
+NEAR_MISSES = {
+    "env_dump": (
+        "env ls",
+        "set -e",
+        "python -c 'print(1)'",
+    ),
+    "eval": (
+        "eval x",
+        "eval ls -l",
+    ),
+    "reverse_shell": (
+        "python3 -c 'import socket'",
+        "python3 -c 'import subprocess'",
+        "nc h 1",
+        "socat - TCP:h:1",
+        "awk 'BEGIN{print 1}'",
+        "perl -e 'use Socket'",
+    ),
+    "env_injection": (
+        "FOO=x ls",
+        "export FOO=x",
+        "echo PATH=x",
+        "ls LD_PRELOAD=x",
+    ),
+    "dangerous_paths": (
+        "cat etc/passwd",
+        "ls /usr",
+        "cat .ssh2/x",
+    ),
+    "filter_bypass": (
+        "base64 x",
+        "ls b?n",
+        "python -c 'print(1)'",
+        "echo b?n",
+        "FOO=, x",
+    ),
+    "persistence": (
+        "echo x >> notes",
+        "git config user.name x",
+    ),
+    "package_install": (
+        "pip list",
+        "npm test",
+        "apt-get update",
+        "python -m venv x",
+    ),
+    "code_injection": (
+        "python x.py",
+        "node x.js",
+        "bash x.sh",
+        "perl x.pl",
+    ),
+    "privilege_escalation": (
+        "chmod u+x x",
+        "chmod 755 x",
+    ),
+    "network_recon": ("nc h 1",),
+    "process_control": ("ps",),
+    "container_escape": (
+        "docker run x",
+        "docker run -v /home/x:/y z",
+        "docker ps",
+    ),
+    "crypto_mining": (
+        "ls xmrig",
+        "echo stratum",
+    ),
+    "data_exfiltration": (
+        "curl h",
+        "rsync -a a b",
+        "cp a b",
+    ),
+    "destructive_ops": (
+        "git reset HEAD",
+        "git push origin main",
+        "find . -name x",
+    ),
+    "disk": ("diskutil list",),
+    "system": (
+        "sysctl a",
+        "iptables -L",
+    ),
+    "destructive": (
+        "rm build",
+        "rm -r build",
+        "rm -f x",
+        "xargs ls",
+    ),
+    "fork_bomb": ("echo stress-ng",),
+    "remote_exec": (
+        "curl x",
+        "wget x",
+        "bash x.sh",
+    ),
+}
+
+
+@each_row("name", NEAR_MISSES)
+def test_a_group_finds_nothing_in_what_only_looks_like_it(name: str):
+    for text in NEAR_MISSES[name]:
+        for asking in (False, True):
+            assert find_in_groups(survey(text), [name], matches, asking=asking) == "", text
+
+
+def test_no_group_finds_anything_in_plain_reading():
+    for text in ("ls x", "git status", "grep -rn word src", "cat a.txt | head -3", "cd src && wc -l *.py"):
+        for name in EXAMPLES:
+            for asking in (False, True):
+                assert find_in_groups(survey(text), [name], matches, asking=asking) == "", (text, name)
+
+
 @pytest.mark.parametrize("text", ['eval "$(ssh-agent -s)"', "source <(kubectl completion bash)", "ls | sh"])
 def test_what_fetches_nothing_executes_nothing_remote(text: str):
     assert find_in_groups(survey(text), ["remote_exec"], matches) == ""
