@@ -1,6 +1,7 @@
 """The front door: what an editor is told about a call, and in which order, on every path."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -303,6 +304,8 @@ class Known:
         mutates, *subjects = TOOLS[call.name]
         server = next((each.server for each in subjects if isinstance(each, McpSubject)), "")
         spec = ToolSpec(call.name, "", {}, ToolKind.OTHER, mutates, server=server, asks=call.name == "question")
+        spec = replace(spec, queue="lines" if call.name == "queued" else "", delegates="agent" in call.name)
+        spec = replace(spec, alone=call.name == "only agent")
         return Invocation(call, spec, call.name, fine, tuple(subjects))
 
 
@@ -319,6 +322,10 @@ TOOLS: dict[str, tuple[Any, ...]] = {
     "save": (True,),
     "poll": (False,),
     "question": (False,),
+    "queued": (False, PathSubject("a", Access.READ)),
+    "outside": (False, PathSubject("/etc/x", Access.READ), PathSubject("a", Access.READ)),
+    "agent": (True, CommandSubject("make")),
+    "only agent": (True,),
     "mcp reads": (False, McpSubject("srv", "get")),
     "mcp": (True, McpSubject("srv", "put")),
 }
@@ -340,6 +347,10 @@ ALONE = Touches(alone=True)
         ("save", ALONE),
         ("poll", Touches(queues=frozenset({"poll"}))),
         ("question", Touches(queues=frozenset({"question", "questions"}))),
+        ("queued", Touches(reads=frozenset({"/project/a"}), queues=frozenset({"lines"}))),
+        ("outside", Touches(reads=frozenset({"/project/a"}))),
+        ("agent", Touches()),
+        ("only agent", ALONE),
         ("mcp reads", Touches()),
         ("mcp", Touches(server="srv")),
     ],

@@ -27,6 +27,13 @@ def test_everyday_commands_are_not_refused():
     assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
+def test_only_a_function_that_grows_by_calling_itself_is_a_fork_bomb():
+    for text in ("f() { f | f; }; f", "f() { f & }; f", ":(){ :|:& };:"):
+        assert DEFAULT.find(survey(text)) == "fork bomb", text
+    for text in ("f() { f | cat; }; f", "f() { f; f; }; f", "f() { g | g & }; f"):
+        assert DEFAULT.find(survey(text)) == "", text
+
+
 def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
     for text in ("x=a; $x sudo", "x=a; ${x} sudo", 'x=a; "${x}" sudo', "x=a; $x; ${x}/b sudo"):
         assert judge(ShellText(text), DEFAULT) == Allow(), text
@@ -67,6 +74,9 @@ def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
         ("python - <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("python - x <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("python <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
+        ("start-stop-daemon --start --exec /usr/bin/sudo -- x", "sudo"),
+        ("start-stop-daemon --exec=/usr/bin/sudo -- x", "sudo"),
+        ("start-stop-daemon -x/usr/bin/sudo", "sudo"),
         ("curl x", "curl"),
         ("dd if=a of=b", "dd if="),
         (":(){ :|:& };:", "fork bomb"),

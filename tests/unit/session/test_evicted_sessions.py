@@ -347,6 +347,7 @@ async def test_nothing_is_told_of_commands_once_the_session_was_closed(tmp_path:
         await here.ask("close", session)
         await announced.announce()
         assert here.updates(session) == []
+        assert here.engines == [], "none is made for a session that is over"
 
 
 async def test_a_cleared_session_stays_listed_and_is_never_taken_for_an_unused_one(tmp_path: Path) -> None:
