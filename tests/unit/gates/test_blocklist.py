@@ -30,7 +30,7 @@ def test_everyday_commands_are_not_refused():
 def test_only_a_function_that_grows_by_calling_itself_is_a_fork_bomb():
     for text in ("f() { f | f; }; f", "f() { f & }; f", ":(){ :|:& };:"):
         assert DEFAULT.find(survey(text)) == "fork bomb", text
-    for text in ("f() { f | cat; }; f", "f() { f; f; }; f", "f() { g | g & }; f"):
+    for text in ("f() { f | cat; }; f", "f() { cat | f; }; f", "f() { f; f; }; f", "f() { g | g & }; f"):
         assert DEFAULT.find(survey(text)) == "", text
 
 
@@ -75,7 +75,7 @@ def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
         ("python - x <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("python <<'END'\nimport shutil; shutil.rmtree('/usr')\nEND", "rm -rf /usr"),
         ("start-stop-daemon --start --exec /usr/bin/sudo -- x", "sudo"),
-        ("start-stop-daemon --exec=/usr/bin/sudo -- x", "sudo"),
+        ("start-stop-daemon --exec=sudo -- x", "sudo"),
         ("start-stop-daemon -x/usr/bin/sudo", "sudo"),
         ("curl x", "curl"),
         ("dd if=a of=b", "dd if="),
