@@ -16,6 +16,7 @@ from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
+from tests.fakes.passing_time import pass_time
 
 pytestmark = pytest.mark.anyio
 
@@ -150,10 +151,16 @@ async def test_output_is_handed_over_while_the_command_runs_and_amounts_to_the_w
 
 
 async def test_what_takes_too_long_is_ended_and_what_it_said_is_kept(terminal: Terminal, tmp_path: Path):
+    async def hear(output: str) -> None:
+        assert output == "early\n"
+        pass_time(10)
+
     with anyio.fail_after(30):
-        outcome = await run(terminal, "echo early; sleep 1000; echo late", tmp_path, timeout=0.5)
+        running = await terminal.start(CommandRequest("echo early; sleep 1000; echo late", str(tmp_path), 10))
+        outcome = await running.wait(hear)
+        await running.release()
     assert outcome.timed_out
-    assert (outcome.exit_code, outcome.timeout) == (124, 0.5)
+    assert (outcome.exit_code, outcome.timeout) == (124, 10)
     assert outcome.output == "early\n"
 
 

@@ -14,6 +14,7 @@ from tests.fakes import editor as editors
 from tests.fakes.editor import EVERYTHING, NOTHING, ScriptedEditor
 from tests.fakes.held import PATIENCE, processes_ended
 from tests.fakes.model_script import Step, says, uses
+from tests.fakes.short_waits import SILENT
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +113,7 @@ async def test_a_server_is_started_asked_read_and_stopped(tmp_path, capabilities
 
 async def test_the_question_says_that_the_command_goes_on(tmp_path):
     script = [start("bash"), process("write", text="ls\n"), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=SILENT) as editor:
         await editor.say(await editor.open(), "go")
         began, written = (json.dumps(each["toolCall"]) for each in editor.requests("session/request_permission"))
         assert "goes on in the background until the session ends" in began
@@ -262,7 +263,7 @@ async def test_a_killed_agent_leaves_no_server_of_a_command_in_the_editors_termi
 
 async def test_what_is_written_reaches_the_program(tmp_path):
     script = [start("head -n 1; echo bye"), process("write", text="some words\n"), process("wait"), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=SILENT) as editor:
         await editor.say(await editor.open(), "go")
         ended = output_of(editor.calls[-1])
         assert ended.startswith("some words\nbye")
@@ -272,7 +273,7 @@ async def test_what_is_written_reaches_the_program(tmp_path):
 
 async def test_what_is_written_to_a_shell_asks_and_full_auto_refuses_it(tmp_path):
     script = [start("bash"), process("write", text="touch written\n"), process("stop"), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO, short_waits=SILENT) as editor:
         await editor.say(await editor.open(), "go")
         assert editor.calls[1].status == "failed"
         assert not (editor.workspace / "written").exists()
@@ -280,7 +281,7 @@ async def test_what_is_written_to_a_shell_asks_and_full_auto_refuses_it(tmp_path
 
 async def test_even_what_only_reads_asks_if_it_is_written_to_a_shell(tmp_path):
     script = [start("bash"), process("write", text="ls\n"), process("stop"), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=SILENT) as editor:
         await editor.say(await editor.open(), "go")
         questions = [each["toolCall"]["toolCallId"] for each in editor.requests("session/request_permission")]
         assert questions == [editor.calls[0].id, editor.calls[1].id]
@@ -349,7 +350,7 @@ async def test_a_secret_that_two_looks_split_is_shown_in_neither(tmp_path):
 async def test_what_bash_may_not_run_is_not_written_to_a_shell_either(tmp_path):
     denied = '[[tools.permissions.bash]]\npattern = "rm *"\naction = "deny"\n'
     script = [start("bash"), process("write", text="rm written\n"), process("stop"), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING, config=denied) as editor:
+    async with editing(tmp_path, script, capabilities=NOTHING, config=denied, short_waits=SILENT) as editor:
         await editor.say(await editor.open(), "go")
         assert editor.calls[1].status == "failed"
         assert len(editor.requests("session/request_permission")) == 1, "a question cannot lift a denial"

@@ -26,7 +26,7 @@ from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
-editing = partial(editors.editing, serves=__name__)
+editing = partial(editors.editing, short_waits=True, serves=__name__)
 
 
 def quoted(words: Sequence[str]) -> list[str]:
@@ -189,6 +189,7 @@ async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client
         command = Stubborn(editor)
         async with editor.prompting(await editor.open()) as turn:
             pids = await command.pids()
+            editor.pass_time()
         assert turn.stop_reason == "end_turn"
         await processes_ended(pids)
         assert editor.call.final["rawOutput"]["exit_code"] == 124

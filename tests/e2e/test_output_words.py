@@ -99,7 +99,7 @@ HANGING = pytest.param(HANGS, marks=[pytest.mark.soak, pytest.mark.timeout(120)]
 @pytest.mark.parametrize("summary", ["", HANGS_UP, HANGING])
 async def test_a_summary_nobody_gives_is_done_without(tmp_path, summary):
     mind = Mind()
-    async with thinking(tmp_path, mind.run(BIG), summary=summary, config=SUMMING_UP) as (editor, _):
+    async with thinking(tmp_path, mind.run(BIG), summary=summary, config=SUMMING_UP, short_waits=True) as (editor, _):
         assert await editor.prompt(await editor.open(), "go") == "end_turn"
     assert inside(mind.said[0]).startswith("line 1 of many")
     assert inside(mind.said[0]).endswith("line 20000 of many")

@@ -78,7 +78,11 @@ async def test_looking_again_until_something_changes_is_no_repetition(tmp_path: 
 async def test_polling_a_background_process_is_no_repetition(tmp_path: Path):
     mind = Mind()
     polls = [("process", {"action": "output", "id": "p1"})] * 8
-    calls = (("bash", {"command": "sleep 60", "background": True}), *polls, ("process", {"action": "stop", "id": "p1"}))
+    calls = (
+        ("bash", {"command": "echo on; sleep 60", "background": True}),
+        *polls,
+        ("process", {"action": "stop", "id": "p1"}),
+    )
     async with thinking(tmp_path, mind.call(*calls), config=FULL_AUTO) as (editor, _):
         await go(editor)
     assert len(editor.calls) == 10

@@ -171,9 +171,15 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path):
 
 
 async def test_a_command_over_its_time_is_killed_in_the_editor_and_reported_with_what_it_printed(tmp_path):
-    script = [uses(("bash", {"command": "echo begun; sleep 60"})), says("ok")]
-    async with editing(tmp_path, script, config="[acp]\nterminal_timeout_secs = 1\n") as editor:
-        assert await editor.say(await editor.open(), "run") == "end_turn"
+    script = [uses(("bash", {"command": "echo begun; echo > told; sleep 60"})), says("ok")]
+    config = "[acp]\nterminal_timeout_secs = 1\n"
+    async with editing(tmp_path, script, config=config, short_waits=True) as editor:
+        told = editor.fifo("told")
+        async with editor.prompting(await editor.open()) as turn:
+            await editor.requested("terminal/wait_for_exit")
+            await told.line()
+            editor.pass_time()
+        assert turn.stop_reason == "end_turn"
     assert editor.call.status == "failed"
     assert editor.call.final["rawOutput"]["exit_code"] == 124
     assert "begun" in output_of(editor.call)
@@ -183,10 +189,14 @@ async def test_a_command_over_its_time_is_killed_in_the_editor_and_reported_with
 
 async def test_a_local_command_over_its_time_is_killed_with_its_children(tmp_path):
     script = [uses(("bash", {"command": Held.COMMAND})), says("ok")]
-    async with editing(tmp_path, script, capabilities=NOTHING, config="[tools.shell]\ntimeout = 1\n") as editor:
+    config = "[tools.shell]\ntimeout = 1\n"
+    async with editing(tmp_path, script, capabilities=NOTHING, config=config, short_waits=True) as editor:
         held = Held(editor)
-        assert await editor.say(await editor.open(), "run") == "end_turn"
-        await processes_ended(await held.pids())
+        async with editor.prompting(await editor.open()) as turn:
+            pids = await held.pids()
+            editor.pass_time()
+        assert turn.stop_reason == "end_turn"
+        await processes_ended(pids)
     assert editor.call.status == "failed"
     assert editor.call.final["rawOutput"]["exit_code"] == 124
 

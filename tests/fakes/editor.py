@@ -21,7 +21,7 @@ from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
 from tests.fakes.plain_editor import EVERYTHING, JsonRpcError, PlainEditor
 from tests.fakes.shared_agents import SharedAgent, take_shared_agent
-from tests.fakes.short_waits import VARIABLE
+from tests.fakes.short_waits import VARIABLE, pass_time_of
 from tests.wire import rules, schema
 
 FILES_ONLY = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -135,6 +135,11 @@ class ScriptedEditor(PlainEditor):
         """Several messages in one write, unrecorded."""
         await self.agent.send_bytes(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
+    def pass_time(self) -> None:
+        """Let two seconds pass at once for an agent that was forked with short waits; another needs them."""
+        if self.forks:
+            pass_time_of(self.agent.pid)
+
     # ------------------------------------------------------------------------------ watching
 
     async def seen(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> RecordedFrame:
@@ -220,7 +225,7 @@ async def editing(
     environment: dict[str, str] | None = None,
     lawful: bool = True,
     cold: bool = False,
-    short_waits: bool = False,
+    short_waits: bool | str = False,
     agent: Sequence[str] = AGENT,
     serves: str = "",
 ) -> AsyncIterator[ScriptedEditor]:
@@ -230,10 +235,11 @@ async def editing(
     cold     start the interpreter and all imports anew, where a test is about starting
     agent    the command that starts a cold agent. A forked one calls `prepare` of the module that it names
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
-    short_waits   let the agent wait a tenth as long for locks and the like, where it is forked
+    short_waits   let the agent wait a tenth as long for locks and the like, where it is forked; SILENT: also for the
+                  first output of background commands
     serves   the module whose tests share this agent; it takes up the configuration of each (shared_agents.py)
     """
-    more = {**(environment or {}), **({VARIABLE: "1"} if short_waits else {})}
+    more = {**(environment or {}), **({VARIABLE: "1" if short_waits is True else short_waits} if short_waits else {})}
     if agent[1] == "-m" and agent[2] != "acp_agent" and not cold:
         more[PREPARED_BY] = agent[2]
     shared = None

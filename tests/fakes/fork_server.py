@@ -144,8 +144,8 @@ def _become_agent(request: dict[str, Any], descriptors: list[int], server: str) 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if request["arguments"]:
             _become_command(server)
-        if os.environ.pop(VARIABLE, ""):
-            shorten()
+        if how := os.environ.pop(VARIABLE, ""):
+            shorten(how)
         if module := os.environ.pop(PREPARED_BY, ""):
             importlib.import_module(module).prepare()
         from acp_agent.__main__ import main  # noqa: PLC0415 - as above
@@ -168,7 +168,7 @@ def _become_command(server: str) -> None:
     from acp_agent.cli import agent_process  # noqa: PLC0415 - an agent would not load it
     from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
 
-    waits = {VARIABLE: "1"} if VARIABLE in os.environ else {}
+    waits = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
     async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
         arguments = command[command.index("acp_agent") + 1 :]

@@ -1,17 +1,27 @@
 """A forked agent whose waits are short, for tests of what comes after a wait and not of how long it is."""
 
+import asyncio
 import inspect
+import os
+import signal
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 VARIABLE = "ACP_AGENT_TEST_SHORT_WAITS"
 """The environment variable that asks a fork server for such an agent."""
 
+SILENT = "silent"
+"""The value of the variable that says that background commands print nothing at first."""
 
-def shorten() -> None:
+_AT_ONCE = 2.0
+
+
+def shorten(how: str = "") -> None:
     """Let this process wait a tenth of the usual time, or less, for others. Times are in seconds."""
-    from acp_agent.extend import schedule  # noqa: PLC0415 - the fork server has no module of the tests before
+    from acp_agent.extend import schedule, timing  # noqa: PLC0415 - the fork server has no module of the tests before
     from acp_agent.llm.retry import RetryPolicy  # noqa: PLC0415 - as above
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
@@ -21,6 +31,8 @@ def shorten() -> None:
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
     from acp_agent.workspace.processes import background  # noqa: PLC0415 - as above
+    from acp_agent.workspace.processes.terminal import LocalTerminal  # noqa: PLC0415 - as above
+    from acp_agent.workspace.processes.tree import ProcessTree  # noqa: PLC0415 - as above
 
     set_default(Database.__init__, "patience", 0.3)
     set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
@@ -34,6 +46,40 @@ def shorten() -> None:
     _set(client_terminal, "_LONGEST_PAUSE", 0.02)
     _set(background, "_LOOK", 0.02)
     _set(background, "_FIRST_END", 0.01)
+    if how == SILENT:
+        _set(background, "_FIRST_OUTPUT", 0.02)
+    set_default(LocalTerminal.__init__, "grace", 0.03)
+    set_default(ProcessTree.__init__, "grace", 0.03)
+    _set(timing, "_timing", _sooner(timing._timing))
+    _let_time_pass_when_asked()
+
+
+def _sooner(understood: Callable[..., Any]) -> Callable[..., Any]:
+    """Let "in 5 seconds" be in half a second."""
+
+    def timing(said: str, now: int, zone: Any) -> Any:
+        found = understood(said, now, zone)
+        return replace(found, at=now + (found.at - now) // 10) if said.startswith("in ") and "second" in said else found
+
+    return timing
+
+
+def _let_time_pass_when_asked() -> None:
+    """Put the clock of the event loop forward at SIGUSR1."""
+    ahead = 0.0
+
+    def pass_time(*_: object) -> None:
+        nonlocal ahead
+        ahead += _AT_ONCE
+
+    signal.signal(signal.SIGUSR1, pass_time)
+    loop_class: Any = asyncio.BaseEventLoop
+    loop_class.time = lambda _: time.monotonic() + ahead
+
+
+def pass_time_of(pid: int) -> None:
+    """Let two seconds pass at once for an agent with short waits."""
+    os.kill(pid, signal.SIGUSR1)
 
 
 def _set(module: ModuleType, name: str, value: object) -> None:

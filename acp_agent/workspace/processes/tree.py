@@ -255,7 +255,7 @@ class OrphanReaper:
     def _look(self) -> None:
         dead = dead_children(system_table())
         if (dead or self._since) and self.note(dead):
-            asyncio.get_running_loop().call_later(self._patience + 1, self._look)
+            asyncio.get_running_loop().call_later(self._patience * 1.2, self._look)
 
 
 class ProcessTree:

@@ -16,6 +16,7 @@ from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.workspace.processes.table import system_table
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import OrphanReaper
+from tests.fakes.passing_time import pass_time
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio
@@ -218,10 +219,11 @@ async def test_a_timeout_takes_the_whole_tree_too(terminal: LocalTerminal, tmp_p
 
     async def listen() -> None:
         pids.append(await caller.pid())
+        pass_time(10)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
-        outcome = await run(terminal, f"{caller.program} & sleep 1000", tmp_path, timeout=0.5)
+        outcome = await run(terminal, f"{caller.program} & sleep 1000", tmp_path, timeout=10)
     assert outcome.timed_out
     assert ended(pids[0])
 

@@ -26,6 +26,7 @@ from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.sandbox.bubblewrap import _all_in_order, bubblewrap, trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
+from tests.fakes.passing_time import pass_time
 from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.anyio
@@ -51,13 +52,15 @@ class Contained:
     terminal: LocalTerminal
     sandbox: SessionSandbox
 
-    async def run(self, command: str, **request) -> CommandOutcome:
+    async def run(self, command: str, overdue_with: str = "", **request) -> CommandOutcome:
+        """Run a command. Its time is over when it has printed `overdue_with`."""
         running = await self.terminal.start(CommandRequest(command, str(self.root), **request))
 
-        async def ignored(output: str) -> None:
-            del output
+        async def hear(output: str) -> None:
+            if overdue_with and overdue_with in output:
+                pass_time(request["timeout"])
 
-        return await running.wait(ignored)
+        return await running.wait(hear)
 
     async def output(self, command: str) -> str:
         return (await self.run(command)).output
@@ -412,7 +415,7 @@ async def test_processes_left_behind_end_with_the_command_and_are_counted(contai
 
 
 async def test_a_command_that_takes_too_long_may_clean_up(contained):
-    outcome = await contained.run("trap 'echo cleaned; exit 5' TERM; echo started; sleep 60", timeout=1)
+    outcome = await contained.run("trap 'echo cleaned; exit 5' TERM; echo started; sleep 60", "started", timeout=10)
     assert outcome.timed_out
     assert "cleaned" in outcome.output
 
@@ -587,7 +590,7 @@ async def test_a_protected_file_that_a_command_makes_gets_another_name_and_the_m
     assert outcome.output.startswith("done\n\n[the command made ")
     assert not (contained.root / "src/.envrc").exists()
     assert (contained.root / "src/.envrc.quarantined").read_text() == "x\n"
-    again = await contained.run("echo x > src/.envrc & sleep 60", timeout=0.5)
+    again = await contained.run("{ echo x > src/.envrc; echo made; } & sleep 60", "made", timeout=10)
     assert again.timed_out
     assert not (contained.root / "src/.envrc").exists()
 
