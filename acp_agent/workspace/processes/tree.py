@@ -462,7 +462,8 @@ IFS='
 marked() {{ grep -lsF "$*" /proc/[0-9]*/environ /proc/[0-9]*/limits; }}
 printf 'a\000b' | grep -q b || marked() {{
     for file in /proc/[0-9]*/environ /proc/[0-9]*/limits; do
-        while read -r line || [ -n "$line" ]; do
+        # A read that fails because the process has just ended leaves the variable as it was.
+        while line=; read -r line || [ -n "$line" ]; do
             for mark; do case $line in *"$mark"*) echo "$file" ;; esac; done
         done <"$file"
     done

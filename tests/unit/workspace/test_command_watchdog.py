@@ -124,6 +124,23 @@ async def test_any_shell_finds_marks_also_without_grep(tmp_path: Path, interpret
     assert done.stdout == b""
 
 
+FAILING = """
+read() {
+    case $last in Limit*) return 1 ;; esac  # and the variable stays as it was
+    builtin read "$@" || { last=$line; return 1; }
+    last=$line
+}
+"""
+
+
+@linux_only
+async def test_a_process_that_ends_while_a_shell_without_grep_reads_about_it_does_not_hold_that_up(tmp_path: Path):
+    with shell("sleep 1000") as wanted, anyio.fail_after(20):
+        environment = {"PATH": str(tmp_path)}
+        await anyio.run_process(["/bin/bash", "-c", FAILING + SCRIPT], input=f"{OURS}\n".encode(), env=environment)
+        await processes_ended([wanted.pid])
+
+
 @linux_only
 @SHELLS
 async def test_any_shell_finds_tags_also_without_grep(tmp_path: Path, interpreter: str, grep: bool):
