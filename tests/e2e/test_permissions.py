@@ -399,7 +399,8 @@ async def test_an_answer_for_the_session_is_not_stored_and_one_of_a_project_can_
         await editor.say(session, "/permissions revoke 1")
         await editor.say(session, "and again")
         assert len(editor.requests(ASK)) == 2
-    async with editing(tmp_path, tag, capabilities=NOTHING, decide=choosing("allow_always")) as editor:
+    always = choosing("allow_always")
+    async with editing(tmp_path, tag, capabilities=NOTHING, decide=always, serves="") as editor:  # others would find it
         session = await editor.open()
         await editor.say(session, "go")
         await editor.say(session, "/permissions everywhere 1")
