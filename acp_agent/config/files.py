@@ -16,10 +16,10 @@ for providers that have a mark here. Entries of another form are skipped.
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import platformdirs
 
@@ -43,14 +43,64 @@ def stamp(path: str) -> Stamp:
     A file that was written less than 20 ms ago gets a stamp that no later stamp equals, so it is read again. Otherwise
     a second write with the same timestamps could be missed.
     """
+    return _target_stamp(path, now_ns())
+
+
+def _target_stamp(path: str, now: int) -> Stamp:
     try:
-        status = os.stat(path)
+        return _stamp(os.stat(path), now)
     except (OSError, ValueError):
         return None
-    now = now_ns()
+
+
+def _stamp(status: os.stat_result, now: int) -> tuple[int, ...]:
     written = max(status.st_mtime_ns, status.st_ctime_ns)
     moment = now if abs(now - written) < _TICK else 0
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev, moment)
+
+
+class PathStamps:
+    """The stamps of the paths that something was read from. While they hold, it need not be read again.
+
+    Ask for the stamp of a path before reading there, so that a change in between is noticed later.
+
+    now   returns nanoseconds since 1970
+    """
+
+    _MOST: ClassVar[int] = 100
+    """The most paths that `hold` looks at. With more it returns False, since a thread should look at so many."""
+
+    def __init__(self, now: Callable[[], int] = now_ns) -> None:
+        self._now = now
+        self._seen = dict[str, tuple[Stamp, Stamp]]()
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is an entry at a path, even a link that leads nowhere. The disk is asked once."""
+        return self._asked(path)[0] is not None
+
+    def of(self, path: str) -> Stamp:
+        """Return the stamp of a file, as `stamp` does. The disk is asked once."""
+        return self._asked(path)[1]
+
+    def hold(self) -> bool:
+        """Return whether nothing has changed at these paths. It takes a `stat` for each."""
+        now = self._now()
+        return len(self._seen) <= self._MOST and all(_stamps(path, now) == seen for path, seen in self._seen.items())
+
+    def _asked(self, path: str) -> tuple[Stamp, Stamp]:
+        if path not in self._seen:
+            self._seen[path] = _stamps(path, self._now())
+        return self._seen[path]
+
+
+def _stamps(path: str, now: int) -> tuple[Stamp, Stamp]:
+    """Return the stamps of an entry and of the file that it leads to if it is a link."""
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None, None
+    entry = _stamp(status, now)
+    return entry, _target_stamp(path, now) if stat.S_ISLNK(status.st_mode) else entry
 
 
 def read_toml(path: str) -> dict[str, object] | None:

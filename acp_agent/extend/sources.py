@@ -11,7 +11,8 @@ The user's own files are used as they are. A project's file comes with the repos
 said yes to exactly its bytes, and the answer is kept with the trusted folders (`store/decisions`). A file that changes
 waits for another yes. Files of a project are opened below the session's folder only, whatever links there are.
 
-A look costs one `stat` for each place that does not exist; a file is read again only when its stamp changes.
+A look costs one `stat` for each place that does not exist; a file is read again only when its stamp changes. While
+`is_current`, another look would find the same.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from acp_agent.config.files import Stamp, stamp
+from acp_agent.config.files import PathStamps, Stamp
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Approver, Decision
@@ -134,6 +135,7 @@ class ExtensionSources:
     store         the user's answers about folders and their files
     kinds         the kinds that are looked for
     at_home       returns whether ~/.claude and ~/.agents are looked at as well
+    stamps        returns an empty record of stamps
     """
 
     def __init__(
@@ -143,22 +145,42 @@ class ExtensionSources:
         store: TrustedFolders,
         kinds: Sequence[SourceKind] = tuple(SourceKind),
         at_home: Callable[[], bool] = lambda: False,
+        stamps: Callable[[], PathStamps] = PathStamps,
     ) -> None:
         self._users = os.path.dirname(config_file)
         self._folder = folder
         self._store = store
         self._kinds = kinds
         self._at_home = at_home
+        self._new_stamps = stamps
         self._answers = dict[str, bool]()  # by digest, for this session
         self._read = dict[str, tuple[Stamp, SourceFile | DefinitionProblem]]()
         self._found = dict[SourceKind, tuple[SourceFile, ...]]()
-        self._tops = dict[str, bool]()  # whether the folders exist in which patterns begin
+        self._stamps: PathStamps | None = None  # of the last look; None if another one may find something else
+        self._looked_for: tuple[object, ...] = ()
         self.problems: tuple[DefinitionProblem, ...] = ()
         self.waiting: tuple[SourceFile, ...] = ()
+
+    @property
+    def folders(self) -> Sequence[str]:
+        """The folders in which files are looked for: that of the user's configuration and that of the session."""
+        return [*filter(None, (self._users, self._folder))]
 
     def files(self, kind: SourceKind) -> tuple[SourceFile, ...]:
         """Return the files that may be used: the user's, then those of the project that the user has accepted."""
         return self._found.get(kind, ())
+
+    def is_current(self, roots: Roots | None) -> bool:
+        """Return whether `refresh` would find what it found last. It takes a `stat` for each place that was looked at.
+
+        While files wait, it would not: another session may hear the user's answer.
+        """
+        if self._stamps is None or self.waiting or self._looked_for != self._wanted(roots):
+            return False
+        return self._stamps.hold()
+
+    def _wanted(self, roots: Roots | None) -> tuple[object, ...]:
+        return roots, self._at_home(), os.path.expanduser("~")
 
     def refresh(self, roots: Roots | None) -> None:
         """Look for files. It blocks. `roots` is None if nothing of the project may be used.
@@ -167,10 +189,10 @@ class ExtensionSources:
         """
         read = dict[str, tuple[Stamp, SourceFile | DefinitionProblem]]()
         waiting, problems = list[SourceFile](), list[DefinitionProblem]()
-        self._tops = {}
+        stamps, self._stamps, self._looked_for = self._new_stamps(), None, self._wanted(roots)
         for kind in self._kinds:
             usable, seen = list[SourceFile](), set[tuple[str, bytes]]()
-            for path, found in self._look(kind, roots):
+            for path, found in self._look(kind, roots, stamps):
                 read[path] = found
                 file = found[1]
                 if isinstance(file, DefinitionProblem):
@@ -183,6 +205,7 @@ class ExtensionSources:
             if tuple(usable) != self.files(kind):
                 self._found[kind] = tuple(usable)
         self._read, self.problems, self.waiting = read, tuple(problems), tuple(waiting)
+        self._stamps = stamps
 
     def _accepted(self, file: SourceFile) -> bool | None:
         if file.digest not in self._answers:
@@ -218,7 +241,7 @@ class ExtensionSources:
     # ------------------------------------------------------------------------------------- finding
 
     def _look(
-        self, kind: SourceKind, roots: Roots | None
+        self, kind: SourceKind, roots: Roots | None, stamps: PathStamps
     ) -> Iterator[tuple[str, tuple[Stamp, SourceFile | DefinitionProblem]]]:
         """Yield each file of a kind by its path, with its stamp. What has not changed is not read."""
         count = size = 0
@@ -226,12 +249,13 @@ class ExtensionSources:
             if project and roots is None:
                 continue
             below = roots if project else None
-            if not self._has_top(base, pattern):
+            top, slash, _ = pattern.partition("/")
+            if slash and stamps.of(f"{base}/{top}") is None:
                 continue
-            for path, name in _matching(base, pattern, below):
-                now, known = stamp(path), self._read.get(path)
+            for path, name in _matching(base, pattern, below, stamps):
+                now, known = stamps.of(path), self._read.get(path)
                 if known is None or known[0] != now:
-                    known = now, self._file(kind, path, name, below)
+                    known = now, self._file(kind, path, name, below, stamps)
                 count += 1
                 size += len(known[1].data) if isinstance(known[1], SourceFile) else 0
                 if count > MOST or size > MOST_BYTES:
@@ -239,14 +263,6 @@ class ExtensionSources:
                     yield path, (None, DefinitionProblem(self._shown(path), "", most))
                     return
                 yield path, known
-
-    def _has_top(self, base: str, pattern: str) -> bool:
-        """Return whether the first part of a pattern exists below a folder. The disk is asked once in a look."""
-        top, below, _ = pattern.partition("/")
-        path = f"{base}/{top}"
-        if below and path not in self._tops:
-            self._tops[path] = stamp(path) is not None
-        return not below or self._tops[path]
 
     def _places(self, kind: SourceKind) -> Iterator[tuple[str, str, bool]]:
         """Yield a folder and a pattern below it for each place, and whether it is the project's."""
@@ -260,9 +276,11 @@ class ExtensionSources:
         for pattern in PATTERNS[kind]:
             yield self._folder, pattern, True
 
-    def _file(self, kind: SourceKind, path: str, name: str, roots: Roots | None) -> SourceFile | DefinitionProblem:
+    def _file(
+        self, kind: SourceKind, path: str, name: str, roots: Roots | None, stamps: PathStamps
+    ) -> SourceFile | DefinitionProblem:
         shown = self._shown(path)
-        if stamp(path) is None:
+        if stamps.of(path) is None:
             return DefinitionProblem(shown, "", "is a link that leads to no file")
         try:
             data = _read_below(roots, shown) if roots is not None else _read_users(path, shown)
@@ -281,26 +299,26 @@ class ExtensionSources:
         return f"~/{os.path.relpath(path, home)}" if is_below(path, home) else path
 
 
-def _matching(base: str, pattern: str, roots: Roots | None) -> Iterator[tuple[str, str]]:
+def _matching(base: str, pattern: str, roots: Roots | None, stamps: PathStamps) -> Iterator[tuple[str, str]]:
     """Yield the paths that match a pattern below a folder, in order, each with what its `*` stands for."""
     head, star, rest = pattern.partition("/*")
     if not star:
-        if stamp(f"{base}/{pattern}") is not None:
+        if stamps.of(f"{base}/{pattern}") is not None:
             yield f"{base}/{pattern}", os.path.splitext(os.path.basename(pattern))[0]
         return
     folder, inside = f"{base}/{head}", rest.startswith("/")
-    if stamp(folder) is None:
+    if stamps.of(folder) is None:
         return
     for entry in sorted(_names(folder, roots)):
         if entry.startswith((".", "*")):
             continue
         if "*" in rest:
-            below = _matching(base, f"{head}/{entry}{rest}", roots)
+            below = _matching(base, f"{head}/{entry}{rest}", roots, stamps)
             yield from ((path, f"{entry}:{name}") for path, name in below)
             continue
         name = entry if inside else entry.removesuffix(rest)
         path = f"{folder}/{name}{rest}"
-        if (inside or name != entry) and (stamp(path) is not None or os.path.islink(path)):  # a link may lead nowhere
+        if (inside or name != entry) and stamps.exists(path):  # perhaps a link that leads nowhere
             yield path, name
 
 

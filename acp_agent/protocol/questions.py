@@ -31,7 +31,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, chunk, fenced, text_content
 from acp_agent.regex import LinearRegex
 from acp_agent.text import CONTINUED, visible, wrap_line
-from acp_agent.workspace.changed_files import diff_lines
+from acp_agent.workspace.seen_files import diff_lines
 
 LONGEST: Final = 100_000
 """Characters of one text in an answer, whatever the form allows."""

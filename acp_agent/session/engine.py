@@ -101,6 +101,8 @@ class RedactedHistory:
     def _new(self) -> tuple[Message, ...]:
         """Return the messages that are new or changed since `state` was called."""
         seen, messages = self._seen, self._history.messages()
+        if messages is seen:
+            return ()
         if messages[: len(seen)] == seen:  # fast: compares identities first
             return messages[len(seen) :]
         same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(seen, messages, strict=False)))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyio import to_thread
 
@@ -40,10 +40,10 @@ from acp_agent.session.toolset.settings import FolderRules, redactor
 from acp_agent.session.toolset.toolset import SessionTools, ToolDependencies
 from acp_agent.session.workspace_facts import EarlyLook, ProjectNotes, WorkspaceFacts
 from acp_agent.store.memories import MemoryStore
-from acp_agent.workspace.changed_files import SeenFiles, SessionSnapshots
-from acp_agent.workspace.project_notes import FoundNotes
+from acp_agent.workspace.changed_files import SessionSnapshots
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
+from acp_agent.workspace.seen_files import SeenFiles
 from acp_agent.workspace.undo import store_folder
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class SessionFactory:
     """
 
     tools: ClassVar[type[SessionTools]] = SessionTools
+    _index_look: EarlyLook[bool] | None = None
 
     def __init__(
         self,
@@ -209,13 +210,19 @@ class SessionFactory:
         notes = await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
         return "\n\n".join(filter(None, (self._extensions.prompt(loaded.settings), notes)))
 
-    def _look_at_notes(self) -> EarlyLook[FoundNotes]:
+    def _early_looks(self, facts: WorkspaceFacts, *, check: bool) -> Sequence[EarlyLook[Any]]:
+        """Return the reads of the disk that the next prompt needs. `check` says whether to ask which still hold."""
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
-        return self._notes.look_early(settings.agent.instructions, self._tools.roots, trusted=trusted)
-
-    def _measure(self) -> None:
-        if (watch := self._tools.watch) is not None:
-            watch.measure()
+        notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch
+        looks: list[EarlyLook[Any] | None] = [
+            self._notes.look_early(notes, roots, trusted=trusted, check=check),
+            facts.look_early(check=check),
+        ]
+        last = self._index_look
+        if watch is not None and not (check and last is not None and last.renewed((watch,))):
+            self._index_look = EarlyLook((watch,), watch.measure)
+            looks.append(self._index_look)
+        return [look for look in looks if look is not None]
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.offer(self._process.choices(loaded))
@@ -428,6 +435,7 @@ class SessionFactory:
             messages,
             self._plain,
             lambda: self._process.folder_look(self.in_force(), self._session.workspace.folders),
+            unchanged=self._tools.seen.is_unchanged,
             wanted=lambda: self.in_force().settings.agent.facts,
         )
 
@@ -504,7 +512,7 @@ class SessionFactory:
             extensions=self._extensions,
             hooks=self._hooks,
             agents=self._agents,
-            look_early=lambda: (self._look_at_notes(), facts.look_early(), self._measure),
+            look_early=lambda check: self._early_looks(facts, check=check),
             handoff=self._handoff,
             record=self._gate_state.auditor and self._gate_state.auditor.record,
             look_threads=self._process.look_threads,

@@ -8,7 +8,8 @@ branches are data: each stays on one line, is cut if it is long, and cannot clos
 The user is not shown the facts, and they do not count as something the user typed.
 
 Notes and facts are read early, in the thread that looks for the user's definitions, so a prompt takes one trip to a
-thread. They are read again if the roots or the settings have changed when they are needed.
+thread, and none while nothing has changed on the disk. They are read again if the roots or the settings have changed
+when they are needed.
 
 A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
 newest answer is used; only the first prompt waits for it, for a moment.
@@ -30,7 +31,7 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.agent.prompt import ProjectNote, notes_block
-from acp_agent.config.files import RULES_FOLDER
+from acp_agent.config.files import RULES_FOLDER, PathStamps
 from acp_agent.config.settings import InstructionSettings
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
@@ -80,12 +81,12 @@ class EarlyLook(Generic[_Found]):
     under_way   whether the look has begun and is not over
 
     after     the objects on which the result depends
-    look      looks at the disk
+    look      looks at the disk, and adds the paths to the stamps
     seconds   how long the result may be used
     """
 
     def __init__(
-        self, after: Sequence[object], look: Callable[[], _Found | None], seconds: float = _EARLY_SECONDS
+        self, after: Sequence[object], look: Callable[[PathStamps], _Found | None], seconds: float = _EARLY_SECONDS
     ) -> None:
         self.found: _Found | None = None
         self.under_way = False
@@ -93,19 +94,31 @@ class EarlyLook(Generic[_Found]):
         self._look = look
         self._seconds = seconds
         self._began = 0.0
+        self._stamps = PathStamps()
 
     def __call__(self) -> None:
         """Look at the disk. It blocks."""
         self._began = time.monotonic()
         self.under_way = True
         with suppress(Exception):  # the caller that needs the result looks again, and meets the same error
-            self.found = self._look()
+            self.found = self._look(self._stamps)
         self.under_way = False
 
     def holds(self, after: Sequence[object]) -> bool:
         """Return whether the result may be used: it depends on exactly these objects, and is new enough."""
         is_new = self.under_way or time.monotonic() - self._began < self._seconds
-        return is_new and len(after) == len(self._after) and all(map(is_, after, self._after))
+        return is_new and self._is_after(after)
+
+    def renewed(self, after: Sequence[object]) -> bool:
+        """Return whether another look would see the same. If so, this one is new again. It takes a `stat` a path."""
+        now = time.monotonic()
+        if self.found is None or not (self._is_after(after) and self._stamps.hold()):
+            return False
+        self._began = now
+        return True
+
+    def _is_after(self, after: Sequence[object]) -> bool:
+        return len(after) == len(self._after) and all(map(is_, after, self._after))
 
 
 class ProjectNotes:
@@ -129,15 +142,25 @@ class ProjectNotes:
         self._told = set[str]()
         self._seen: tuple[FoundNotes, int] | None = None
         self._block = ""
-        self._early: EarlyLook[FoundNotes] | None = None
+        self._early: EarlyLook[FoundNotes] | None = None  # for the next `block`
+        self._last: EarlyLook[FoundNotes] | None = None
 
     def look_early(
-        self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None
-    ) -> EarlyLook[FoundNotes]:
-        """Return a look for the next `block`, which then takes no look of its own."""
+        self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None, check: bool
+    ) -> EarlyLook[FoundNotes] | None:
+        """Return a look that the next `block` needs, or None if it needs none.
+
+        check   whether to ask the disk if the last look still holds: only where the disk answers at once
+        """
+        if not (settings.enabled and settings.max_chars):
+            return None
         readable = None if trusted is False else roots
-        look = partial(self._reader.look, partial(self._look, settings, readable))
-        self._early = EarlyLook((settings, readable), look if settings.enabled and settings.max_chars else lambda: None)
+        if check and self._last is not None and self._last.renewed((settings, readable)):
+            self._early = self._last
+            return None
+        self._early = self._last = EarlyLook(
+            (settings, readable), lambda stamps: self._reader.look(partial(self._look, settings, readable, stamps))
+        )
         return self._early
 
     async def block(self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None) -> str:
@@ -152,7 +175,7 @@ class ProjectNotes:
         readable = None if trusted is False else roots
         found = early.found if early is not None and early.holds((settings, readable)) else None
         if found is None:
-            found = await self._reader.read(partial(self._look, settings, readable))
+            found = await self._reader.read(partial(self._look, settings, readable, PathStamps()))
         if found is None:
             self._tell((_SLOW_NOTES,))
             return "" if trusted is False else self._block
@@ -162,9 +185,9 @@ class ProjectNotes:
             self._seen = found, settings.max_chars
         return self._block
 
-    def _look(self, settings: InstructionSettings, readable: Roots | None) -> FoundNotes:
-        own = users_file(self._users)
-        theirs = FoundNotes() if readable is None else project_files(readable, settings.files)
+    def _look(self, settings: InstructionSettings, readable: Roots | None, stamps: PathStamps) -> FoundNotes:
+        own = users_file(self._users, stamps)
+        theirs = FoundNotes() if readable is None else project_files(readable, settings.files, stamps)
         return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
 
     def _shown(self, found: FoundNotes, max_chars: int) -> str:
@@ -264,6 +287,7 @@ class WorkspaceFacts:
 
     roots        returns the session's roots; None if nothing may be read now
     changed      returns the absolute paths of files that changed on disk since the model saw them. It blocks
+    unchanged    returns whether none has changed, if that is quickly seen
     messages     returns the conversation, which contains the facts that the model was told
     clean        removes secrets and invisible characters from a text
     folder       returns the look at the folder, under the configuration in force
@@ -279,11 +303,13 @@ class WorkspaceFacts:
         clean: Redact,
         folder: Callable[[], FolderLook],
         *,
+        unchanged: Callable[[], bool] = lambda: False,
         wanted: Callable[[], bool] = lambda: True,
         today: Callable[[], date] = date.today,
     ) -> None:
         self._roots = roots
         self._changed = changed
+        self._unchanged = unchanged
         self._messages = messages
         self._clean = clean
         self._folder = folder
@@ -292,7 +318,8 @@ class WorkspaceFacts:
         self._looked = False
         self._first: Callable[[], Awaitable[None]] | None = None  # waits for the first look
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
-        self._early: EarlyLook[_OfDisk] | None = None
+        self._early: EarlyLook[_OfDisk] | None = None  # for the next `news`
+        self._last: EarlyLook[_OfDisk] | None = None
         self._dirty: tuple[Roots, FolderState, str] | None = None  # the uncommitted files of a look
         self._read: tuple[Sequence[Message], dict[str, str]] = (), {}  # messages, and the facts that they contain
 
@@ -304,11 +331,17 @@ class WorkspaceFacts:
             self._first = self._first if self._looked else partial(folder.wait, number)
             self._looked = True
 
-    def look_early(self) -> EarlyLook[_OfDisk]:
-        """Return a look at the disk for the next `news`, which then takes none of its own."""
-        roots, newest = (self._roots(), self._folder().newest) if self._wanted() else (None, None)
-        found = None if roots is None or newest is None else partial(self._of_disk, roots, newest)
-        self._early = EarlyLook((roots, newest), found or (lambda: None))
+    def look_early(self, *, check: bool) -> EarlyLook[_OfDisk] | None:
+        """Return a look at the disk that the next `news` needs, or None if it needs none. `check` is as for notes."""
+        roots = self._roots() if self._wanted() else None
+        if roots is None:
+            return None
+        newest, last = self._folder().newest, self._last
+        saw_no_change = last is not None and last.found is not None and not last.found[1]
+        if last is not None and saw_no_change and check and self._unchanged() and last.renewed((roots, newest)):
+            self._early = last
+            return None
+        self._early = self._last = EarlyLook((roots, newest), partial(self._of_disk, roots, newest))
         return self._early
 
     async def news(self) -> str:
@@ -346,19 +379,19 @@ class WorkspaceFacts:
         found = None if looked is None else looked.found
         if found is None and (looked is None or not looked.under_way):  # a slow disk is not waited for twice
             with anyio.move_on_after(_DISK):
-                found = await to_thread.run_sync(self._of_disk, roots, newest, abandon_on_cancel=True)
+                found = await to_thread.run_sync(self._of_disk, roots, newest, PathStamps(), abandon_on_cancel=True)
         if found is not None:
             more, self._known = found
             facts += more
         return facts
 
-    def _of_disk(self, roots: Roots, look: FolderState) -> _OfDisk:
+    def _of_disk(self, roots: Roots, look: FolderState, stamps: PathStamps) -> _OfDisk:
         changed = self._changed()
         new = [path for path in changed if path not in self._known]
         if self._dirty is None or self._dirty[0] is not roots or self._dirty[1] is not look:
             self._dirty = roots, look, "" if look.dirty is None else self._names(roots, look.dirty) or "none"
         facts = (
-            ("Git branch", self._short(branch_of(roots.cwd))),
+            ("Git branch", self._short(branch_of(roots.cwd, stamps))),
             ("Uncommitted files", self._dirty[2]),
             ("Likely test command", look.tests),
             (_CHANGED, self._names(roots, new)),
@@ -428,7 +461,7 @@ class _Project:
         self._roots = roots
 
     def has(self, name: str) -> bool:
-        return has(self._roots, os.path.join(self._roots.cwd, name))
+        return has(self._roots, os.path.join(self._roots.cwd, name), PathStamps())
 
     def text(self, name: str) -> str:
         """Return the beginning of a file; empty if there is none."""

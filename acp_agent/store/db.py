@@ -51,6 +51,8 @@ _LEAVE = 0.25
 _END = 5.0
 """Seconds the last connections may take to close. Python would wait for their threads anyway."""
 _ATTEMPTS = 10
+_SYNC_DELAY = 0.01
+"""Seconds between a commit and the sync of the log. Many commits share a sync, and it delays nothing that follows."""
 _GROUP = 64
 """The most writes in one transaction. Other processes wait for it."""
 
@@ -185,13 +187,21 @@ class _LogSync:
         self._failed = failed
         self._thread = ThreadPoolExecutor(1, "sync of the database")
         self._asked = False
+        self._timer: asyncio.TimerHandle | None = None
         self._synced: tuple[int, int] | None = None  # the log file whose folder was synced, so its name is on the disk
 
     def soon(self) -> None:
-        """Sync what was committed until now."""
-        if self._asked:
+        """Sync what was committed until now, after some milliseconds."""
+        if not self._asked:
+            self._asked = True
+            self._timer = asyncio.get_running_loop().call_later(_SYNC_DELAY, self.now)
+
+    def now(self) -> None:
+        """Sync at once what `soon` was asked to sync."""
+        if self._timer is None:
             return
-        self._asked = True
+        self._timer.cancel()
+        self._timer = None
         try:
             asked = asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
         except RuntimeError as error:  # no thread can be started
@@ -357,6 +367,7 @@ class Database:
         self._closed = True
         await self._reader.drop(_END)
         await self._writer.drop(_END)  # the last connection that is closed writes the log back
+        self._log_sync.now()
         with anyio.move_on_after(_END, shield=True):
             await anyio.to_thread.run_sync(self._log_sync.close, abandon_on_cancel=True)
 

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -370,6 +370,22 @@ def network_file_system(folder: str, mounts: str = MOUNTS) -> str | None:
         if mount.split()[2:3] == [number] and kind.split()[:1] and kind.split()[0] in _KINDS:
             return kind.split()[0]
     return None
+
+
+def are_local(folders: Iterable[str], mounts: str = MOUNTS) -> bool:
+    """Return whether folders, which need not exist yet, are on disks of this machine, as the kernel says. Blocks."""
+    if not os.path.exists(mounts):
+        return False
+    for folder in folders:
+        there = folder
+        while not os.path.isdir(there) and there != os.path.dirname(there):
+            there = os.path.dirname(there)
+        try:
+            if network_file_system(there, mounts) is not None:
+                return False
+        except OSError:
+            return False
+    return True
 
 
 STATEMENT_WAIT = 0.1

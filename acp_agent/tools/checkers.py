@@ -49,6 +49,11 @@ class Problem:
     line: int | None = None
     col: int | None = None
 
+    @property
+    def is_error(self) -> bool:
+        """Whether it is more than a warning."""
+        return self.severity is ProblemSeverity.ERROR
+
 
 Parse = Callable[[CommandOutcome], tuple[Problem, ...] | None]
 """Returns the diagnostics in a checker's output, None if it cannot be read. Takes any text, also cut, never raises."""

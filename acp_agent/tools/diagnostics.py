@@ -1,18 +1,23 @@
 """diagnostics: the errors and warnings of a project, from its own checkers."""
 
+import posixpath
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from anyio import to_thread
 
-from acp_agent.core.backends import CommandRequest, FileSystem
-from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
+from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem
+from acp_agent.core.data import frozen
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Access,
     CommandSubject,
+    Json,
     JsonObject,
+    Location,
     PathSubject,
     Subject,
     ToolCall,
@@ -20,14 +25,18 @@ from acp_agent.core.types import (
     ToolResult,
 )
 from acp_agent.shape import Field
-from acp_agent.text import title
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, fail
+from acp_agent.text import title, visible
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, fail, relative
 
 if TYPE_CHECKING:
-    from acp_agent.tools.checker_report import CheckerResult
-    from acp_agent.tools.checkers import CheckerChoice
+    from acp_agent.tools.checkers import CheckerChoice, Problem, ProjectCheck
 
 _OUTPUT_LIMIT = 10 * 1024 * 1024
+_NOT_CHECKED = "The project's problems are not known. Run another check, or tell the user what is missing."
+_PATH_LIMIT = 1000
+_LOCATIONS = 20
+_EXCERPT_LINES = 5
+_EXCERPT_CHARS = 200
 
 
 class DiagnosticsParams(Params):
@@ -90,8 +99,6 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return await choose(files, params.path, clippy=params.kind == "clippy")
 
     async def _check(self, choice: "CheckerChoice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
-        from acp_agent.tools.checker_report import finding, report  # noqa: PLC0415 - see above
-
         findings: list[CheckerResult] = []
         for check in choice.checks:
             request = CommandRequest(check.line, choice.folder, self._seconds, _OUTPUT_LIMIT)
@@ -105,3 +112,132 @@ class Diagnostics(Tool[DiagnosticsParams]):
 async def _unseen(output: str) -> None:
     """Do nothing: the output of a checker is not streamed."""
     del output
+
+
+# ---------------------------------------------------------------------------------------- the result
+
+
+@frozen
+class CheckerResult:
+    """The result of one check. `warning` says why the list may not be complete."""
+
+    check: "ProjectCheck"
+    diagnostics: "tuple[Problem, ...]"
+    warning: str = ""
+
+
+def finding(check: "ProjectCheck", outcome: CommandOutcome) -> CheckerResult:
+    """Return the findings of a finished check. It is slow for megabytes of output, so call it in a thread."""
+    found = check.checker.parse(outcome)
+    return CheckerResult(check, found or (), _warning(check, outcome, found))
+
+
+def _warning(check: "ProjectCheck", outcome: CommandOutcome, found: "Sequence[Problem] | None") -> str:
+    name, program = check.checker.name, check.checker.program
+    if outcome.timed_out:
+        after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
+        return f"{name} was stopped{after}: its list is not complete"
+    if outcome.truncated:
+        return f"{name} wrote too much to be read: its list is not complete"
+    if outcome.exit_code == 127 and check.line.startswith(f"{program} "):
+        unused = f" (a {check.unused} that links outside the project is not used)" if check.unused else ""
+        return f"{program} is not installed{unused}"
+    explained = any(check.checker.warnings_fail or each.is_error for each in found or ())
+    if found is not None and (outcome.exit_code == 0 or (explained and outcome.signal is None)):
+        return ""
+    code = "unknown" if outcome.exit_code is None else outcome.exit_code
+    how = f"was killed by {outcome.signal}" if outcome.signal else f"failed (exit {code})"
+    return f"{name} {how}: {_excerpt(outcome)}"
+
+
+def _excerpt(outcome: CommandOutcome) -> str:
+    """Return some lines of the output that explain a failure, from the first one with the word "error" on."""
+    lines = [line for line in (outcome.stderr.strip() or outcome.stdout.strip()).split("\n", 1000)[:1000] if line]
+    start = next((number for number, line in enumerate(lines) if "error" in line.lower()), 0)
+    shown = lines[start : start + _EXCERPT_LINES]
+    return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it printed nothing"
+
+
+def report(choice: "CheckerChoice", findings: Sequence[CheckerResult], limit: int) -> ToolResult:
+    """Return one result for all checks of a project, with at most `limit` diagnostics.
+
+    The text has a header, one line `file:line:col: severity: message` for each diagnostic, errors first, and the
+    warnings. The envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"};
+    unknown values are null. Paths are relative to the project's folder, or absolute outside of it.
+
+    If no checker could do its work and none found anything, the call has failed: silence does not mean a clean project.
+    """
+    folder = choice.folder
+    found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
+    shown = found[:limit]
+    warnings = [*choice.warnings, *(each.warning for each in findings if each.warning)]
+    envelope: JsonObject = {
+        "diagnostics": [_entry(each) for each in shown],
+        "total": len(found),
+        "warnings": list[Json](warnings),
+        "commands": list[Json](choice.commands),
+    }
+    lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in warnings))
+    if not found and not _clean(findings):
+        failed = ToolFailure(
+            ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(warnings)}", _NOT_CHECKED
+        )
+        return replace(ToolResult.failed(failed, display="\n".join(lines)), envelope=envelope)
+    return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
+
+
+def _clean(findings: Sequence[CheckerResult]) -> list[str]:
+    """Return the checkers whose lists are complete."""
+    return [each.check.checker.name for each in findings if not each.warning]
+
+
+def _placed(diagnostic: "Problem", folder: str) -> "Problem":
+    """Return the diagnostic with its file as it is shown."""
+    if diagnostic.file is None:
+        return diagnostic
+    path = posixpath.normpath(posixpath.join(folder, visible(diagnostic.file[:_PATH_LIMIT])))
+    return replace(diagnostic, file=relative(path, folder))
+
+
+def _order(diagnostic: "Problem") -> tuple[bool, str, int, int, str]:
+    place = (diagnostic.line or 0, diagnostic.col or 0)
+    return (not diagnostic.is_error, diagnostic.file or "", *place, diagnostic.message)
+
+
+def _header(findings: Sequence[CheckerResult], found: "Sequence[Problem]", shown: int) -> str:
+    if not found:
+        unsure = [each.check.checker.name for each in findings if each.warning]
+        not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
+        clean = _clean(findings)
+        return f"No problems found ({', '.join(clean)}){not_checked}." if clean else "Could not check."
+    errors = sum(each.is_error for each in found)
+    counts = ((errors, "error"), (len(found) - errors, "warning"))
+    header = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    return header if shown == len(found) else f"{header} (showing {shown} of {len(found)})"
+
+
+def _line(diagnostic: "Problem") -> str:
+    place = (diagnostic.file, diagnostic.line, diagnostic.col)
+    known = [f"{part}" for part in place if part is not None]
+    return ": ".join((*([":".join(known)] if known else []), diagnostic.severity, diagnostic.message))
+
+
+def _entry(diagnostic: "Problem") -> JsonObject:
+    return {
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": diagnostic.file,
+        "line": diagnostic.line,
+        "col": diagnostic.col,
+    }
+
+
+def _locations(shown: "Sequence[Problem]", folder: str) -> tuple[Location, ...]:
+    """Return the first places in the project that an editor can open."""
+    places = ((each.file, each.line) for each in shown if each.file is not None)
+    inside = (
+        Location(posixpath.join(folder, file), line)
+        for file, line in places
+        if not posixpath.isabs(file) and "\\" not in file
+    )
+    return tuple(dict.fromkeys(inside))[:_LOCATIONS]

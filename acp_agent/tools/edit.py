@@ -18,7 +18,7 @@ from acp_agent.shape import Field
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
-from acp_agent.workspace.changed_files import SeenFiles, diff_lines
+from acp_agent.workspace.seen_files import SeenFiles, diff_lines
 from acp_agent.workspace.text_files import noted
 
 

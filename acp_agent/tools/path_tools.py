@@ -15,7 +15,7 @@ from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subj
 from acp_agent.shape import Field
 from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import Name, P, Params, Tool
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.seen_files import SeenFiles
 
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
 _WORDS = {EntryKind.DIRECTORY: "directory", EntryKind.SYMLINK: "link", EntryKind.OTHER: "special file"}

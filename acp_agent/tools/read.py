@@ -17,7 +17,7 @@ from acp_agent.core.untrusted import json_value
 from acp_agent.shape import Field
 from acp_agent.text import counted, escaped
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, numbered, skipped
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.seen_files import SeenFiles
 from acp_agent.workspace.text_files import noted
 
 MAX_PICTURE: Final = 3_932_160

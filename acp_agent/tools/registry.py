@@ -22,7 +22,7 @@ from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.search import FindPath, Grep
 from acp_agent.tools.tool import Tool, no_object, object_in, quote
 from acp_agent.tools.web import Fetch, WebScrape
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.seen_files import SeenFiles
 
 if TYPE_CHECKING:  # few users have custom tools
     from acp_agent.tools.custom import CustomCommand

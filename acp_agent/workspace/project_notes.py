@@ -14,7 +14,7 @@ from typing import TypeAlias
 import anyio
 from anyio import to_thread
 
-from acp_agent.config.files import RULES_FOLDER
+from acp_agent.config.files import RULES_FOLDER, PathStamps
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
@@ -85,17 +85,18 @@ class NoteReader:
             self._looking = False
 
 
-def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
+def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> FoundNotes:
     """Return the notes of each folder from the repository's top to the session's: rules, and the first of `names`.
 
     It blocks. Without a repository only the session's folder is searched. Folders outside the roots are not searched.
+    `stamps` gets every path that was looked at.
     """
     files, troubles = list[NoteFile](), list[str]()
     allowed = frozenset(os.path.basename(name).lower() for name in names)
-    for folder in _folders(roots):
+    for folder in _folders(roots, stamps):
         for name in names:
             path = os.path.join(folder, name)
-            if not os.path.lexists(path):  # the usual case, found out with one look at the disk instead of ten
+            if not stamps.exists(path):  # the usual case, found out with one look at the disk instead of ten
                 continue
             try:
                 file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
@@ -105,8 +106,9 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
             if file is not None and file.text.strip():
                 files.append(file)
                 break
-        for name in _rules_in(roots, folder):
+        for name in _rules_in(roots, folder, stamps):
             path = os.path.join(folder, RULES_FOLDER, name)
+            stamps.exists(path)
             try:
                 file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
             except (Refused, ToolError) as error:
@@ -116,10 +118,10 @@ def project_files(roots: Roots, names: Sequence[str]) -> FoundNotes:
     return FoundNotes(tuple(files), tuple(troubles))
 
 
-def _rules_in(roots: Roots, folder: str) -> Sequence[str]:
+def _rules_in(roots: Roots, folder: str, stamps: PathStamps) -> Sequence[str]:
     """Return the names of the rules of a folder."""
     path = os.path.join(folder, RULES_FOLDER)
-    if not has(roots, path):
+    if not has(roots, path, stamps):
         return ()
     with suppress(Refused, ToolError, OSError):
         fd = roots.place(path, Access.LIST).open_directory()
@@ -143,12 +145,12 @@ def _rule_names(names: Iterable[str]) -> Sequence[str]:
     return sorted(name for name in names if name.endswith(".md") and not name.startswith("."))[:_MOST_RULES]
 
 
-def _folders(roots: Roots) -> Sequence[str]:
+def _folders(roots: Roots, stamps: PathStamps) -> Sequence[str]:
     """Return the folders from the repository's top to the session's, outermost first."""
     above = list[str]()
     for folder in _upwards(roots):
         above.insert(0, folder)
-        if has(roots, os.path.join(folder, ".git")):
+        if has(roots, os.path.join(folder, ".git"), stamps):
             return above
     return [roots.cwd]
 
@@ -158,14 +160,18 @@ def _upwards(roots: Roots) -> Iterator[str]:
     for _ in range(_DEEPEST):
         yield folder
         folder = os.path.dirname(folder)
-        if not has(roots, folder):
+        if not _may_list(roots, folder):
             return
 
 
-def has(roots: Roots, path: str) -> bool:
-    """Return whether anything exists at a path that the session may list."""
-    with suppress(Refused, ToolError):  # most files do not exist, and cost one look at the disk instead of eight
-        return os.path.lexists(path) and roots.place(path, Access.LIST).status() is not None
+def has(roots: Roots, path: str, stamps: PathStamps) -> bool:
+    """Return whether anything exists at a path that the session may list. `stamps` gets the path."""
+    return stamps.exists(path) and _may_list(roots, path)  # most do not exist: one look at the disk instead of eight
+
+
+def _may_list(roots: Roots, path: str) -> bool:
+    with suppress(Refused, ToolError):
+        return roots.place(path, Access.LIST).status() is not None
     return False
 
 
@@ -201,8 +207,12 @@ def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
     return NoteFile(source, data.decode("utf-8", "replace"), users, more)
 
 
-def users_file(path: str) -> FoundNotes:
-    """Return the notes in a file of the user, if it exists. It blocks, but not on a FIFO or a device."""
+def users_file(path: str, stamps: PathStamps) -> FoundNotes:
+    """Return the notes in a file of the user, if it exists. It blocks, but not on a FIFO or a device.
+
+    `stamps` gets the path.
+    """
+    stamps.exists(path)
     try:
         with errors_about(path):
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

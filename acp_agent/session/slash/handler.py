@@ -32,7 +32,7 @@ from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName, Review, review_changes, review_path
 from acp_agent.session.subagents import HANDOFF_USAGE, SessionHandoff
 from acp_agent.session.toolset import gate_factory
-from acp_agent.session.toolset.extensions import Expansion, SessionExtensions
+from acp_agent.session.toolset.extensions import EarlyLooks, Expansion, SessionExtensions, no_looks
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.turn_slot import Answer
@@ -110,7 +110,7 @@ class CommandDependencies:
     extensions       what users bring: skills and commands
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
-    look_early       returns functions that read from the disk what a prompt for the model needs
+    look_early       returns functions that read from the disk what a prompt for the model needs: see EarlyLooks
     handoff          the agent under whose definition the session goes on
     record           records a call in the audit, its result and its seconds; None if nothing is recorded
     look_threads     limits how many threads of all sessions look at the disk for prompts; None for no limit
@@ -128,7 +128,7 @@ class CommandDependencies:
     extensions: SessionExtensions
     hooks: Callable[[], "SessionHooks | None"]
     agents: SubAgents
-    look_early: Callable[[], Sequence[Callable[[], object]]]
+    look_early: EarlyLooks
     handoff: SessionHandoff
     record: Callable[[ToolCall, ToolResult, float], None] | None = None
     look_threads: anyio.CapacityLimiter | None = None
@@ -240,7 +240,7 @@ class SlashCommandHandler:
     async def prepare(self, *, ask: bool) -> None:
         """Look for what users bring, and ask about new files of the project if wanted."""
         needs = self._needs
-        await needs.extensions.ready(ask=ask, early=needs.look_early if ask else tuple, threads=needs.look_threads)
+        await needs.extensions.ready(ask=ask, early=needs.look_early if ask else no_looks, threads=needs.look_threads)
         if hooks := self._needs.hooks():
             source = "resume" if self._conversation.history.messages() else "startup"
             hooks.began(source, self._session.take_moved_from)

@@ -6,7 +6,7 @@ definitions.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import anyio
 from anyio import to_thread
@@ -25,6 +25,7 @@ from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.gates.selection import GROUPS
 from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.subagents import AgentLibrary
+from acp_agent.store.schema import are_local
 from acp_agent.text import counted
 from acp_agent.tools import registry
 from acp_agent.tools.tool import Tool
@@ -72,6 +73,16 @@ def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
     return lines if len(lines) <= most else (*lines[:most], f"{counted(len(lines) - most, 'more problem')}: {advice}")
 
 
+EarlyLooks: TypeAlias = Callable[[bool], Sequence[Callable[[], object]]]
+"""Returns the reads of the disk that a prompt needs. With True it may ask the disk which of them are needed."""
+
+
+def no_looks(check: bool) -> Sequence[Callable[[], object]]:  # noqa: FBT001 - an EarlyLooks
+    """Return no reads of the disk."""
+    del check
+    return ()
+
+
 class SessionExtensions:
     """The skills, commands and sub-agents of one session.
 
@@ -113,27 +124,31 @@ class SessionExtensions:
         self._told = set[str]()
         self._looking = False
         self._looks = 0  # how many have ended
+        self._answers_at_once = False  # whether the disk does
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(
         self,
         *,
         ask: bool,
-        early: Callable[[], Sequence[Callable[[], object]]] = tuple,
+        early: EarlyLooks = no_looks,
         threads: anyio.CapacityLimiter | None = None,
     ) -> None:
         """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
         The prompt waits at most `seconds` for a slow disk. After that, the definitions that were found before are used.
+        While nothing has changed on local disks, which a few calls of `stat` tell, no thread is needed.
 
         early     returns the prompt's other reads of the disk, which the same thread does afterwards
         threads   limits how many threads read at the same time
         """
         if self._looking:
             return
-        before = self._looks
+        before, looks = self._looks, early(self._answers_at_once)
+        if self._answers_at_once and not looks and self.sources.is_current(self._roots()):
+            return
         with anyio.move_on_after(self.seconds):
-            await to_thread.run_sync(self._look, early(), abandon_on_cancel=True, limiter=threads)
+            await to_thread.run_sync(self._look, looks, abandon_on_cancel=True, limiter=threads)
         if self._looks == before:
             self._tell((_SLOW,))
             return
@@ -145,6 +160,9 @@ class SessionExtensions:
         self._looking = True
         try:
             self.refresh()
+            roots = self._roots()
+            more = () if roots is None else [root.path for root in roots.all]
+            self._answers_at_once = are_local((*self.sources.folders, *more))
             self._looks += 1
         finally:
             self._looking = False

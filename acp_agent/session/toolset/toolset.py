@@ -47,12 +47,13 @@ from acp_agent.tools.bash import Bash
 from acp_agent.tools.conversation import UpdatePlan
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
-from acp_agent.workspace.changed_files import FileWatch, SeenFiles, SessionSnapshots
+from acp_agent.workspace.changed_files import FileWatch, SessionSnapshots
 from acp_agent.workspace.git.objects import SnapshotLimits
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
+from acp_agent.workspace.seen_files import SeenFiles
 from acp_agent.workspace.undo import report
 
 if TYPE_CHECKING:

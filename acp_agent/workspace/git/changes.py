@@ -13,6 +13,7 @@ from typing import NamedTuple
 import anyio
 from anyio import to_thread
 
+from acp_agent.config.files import PathStamps
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.workspace.git.repositories import Resolve
@@ -429,7 +430,7 @@ async def uncommitted(folder: str) -> tuple[str, ...] | None:
 
     The programs that a repository names as filters do not run: git compares the files as they are.
     """
-    found = await to_thread.run_sync(worktree_of, folder, abandon_on_cancel=True)  # the disk may be slow
+    found = await to_thread.run_sync(worktree_of, folder, PathStamps(), abandon_on_cancel=True)  # the disk may be slow
     if found is None:
         return None
     top, _ = found
@@ -448,10 +449,14 @@ async def uncommitted(folder: str) -> tuple[str, ...] | None:
     return tuple(os.path.join(top, name) for name in names)
 
 
-def worktree_of(folder: str) -> tuple[str, str] | None:
-    """Return the worktree that a folder belongs to and its git folder, or None if it belongs to none. It blocks."""
+def worktree_of(folder: str, stamps: PathStamps) -> tuple[str, str] | None:
+    """Return the worktree that a folder belongs to and its git folder, or None if it belongs to none. It blocks.
+
+    `stamps` gets every path that was looked at.
+    """
     while True:
         path = os.path.join(folder, ".git")
+        stamps.exists(path)
         try:
             mode = os.stat(path).st_mode
         except (OSError, ValueError):
@@ -468,11 +473,18 @@ def worktree_of(folder: str) -> tuple[str, str] | None:
         folder = above
 
 
-def branch_of(folder: str) -> str:
-    """Return the branch that is checked out in a folder, or where a detached HEAD is; empty without git. It blocks."""
+def branch_of(folder: str, stamps: PathStamps) -> str:
+    """Return the branch that is checked out in a folder, or where a detached HEAD is; empty without git. It blocks.
+
+    `stamps` gets every path that was looked at.
+    """
     with suppress(NoAnswer):
-        found = worktree_of(folder)
-        head = _small(os.path.join(found[1], "HEAD")).strip() if found else ""
+        found = worktree_of(folder, stamps)
+        if found is None:
+            return ""
+        path = os.path.join(found[1], "HEAD")
+        stamps.exists(path)
+        head = _small(path).strip()
         if head.startswith(_BRANCH):
             return head.removeprefix(_BRANCH)
         if len(head) >= _COMMIT_DIGITS and set(head) <= set("0123456789abcdef"):

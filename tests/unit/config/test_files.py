@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.files import Credential, data_dir, data_path, read_credentials, stamp
+from acp_agent.config.files import Credential, PathStamps, data_dir, data_path, read_credentials, stamp
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.untrusted import now_ns
 from tests.unit.config.conftest import Load, told
 
 
@@ -113,3 +114,59 @@ def test_a_configuration_is_current_until_one_of_its_files_changes_or_appears(lo
     assert not loaded.is_current()
     file.unlink()
     assert loaded.is_current()
+
+
+# ------------------------------------------------------------------------------------- stamps of paths
+
+
+def soon() -> int:
+    """A time at which what was just written is no longer new."""
+    return now_ns() + 1_000_000_000
+
+
+def test_stamps_hold_until_something_changes_at_one_of_the_paths(tmp_path: Path):
+    file, folder, link, nowhere = (tmp_path / name for name in ("file", "folder", "link", "nowhere"))
+    file.write_text("one")
+    folder.mkdir()
+    link.symlink_to(file)
+    changes = {
+        "a longer text": lambda: file.write_text("three"),
+        "another file in its place": lambda: file.rename(tmp_path / "old") and file.write_text("three"),
+        "a file in a folder": (folder / "new").touch,
+        "a link to another file": lambda: (link.unlink(), link.symlink_to(tmp_path / "old")),
+        "a file where there was none": (tmp_path / "missing").touch,
+        "a link that leads nowhere": lambda: nowhere.symlink_to("gone"),
+        "what that link leads to": (tmp_path / "gone").touch,
+        "no folder any more": lambda: folder.rename(tmp_path / "away"),
+    }
+    for name, change in changes.items():
+        stamps = PathStamps(soon)
+        seen = {each: stamps.exists(str(each)) for each in (file, folder, link, nowhere, tmp_path / "missing")}
+        assert seen == {each: os.path.lexists(each) for each in seen}, name
+        assert stamps.hold(), name
+        change()
+        assert not stamps.hold(), name
+
+
+def test_what_was_written_a_moment_ago_is_read_again_since_a_second_write_may_have_the_same_times(tmp_path: Path):
+    (tmp_path / "file").write_text("one")
+    stamps = PathStamps()
+    assert stamps.exists(str(tmp_path / "file"))
+    assert not stamps.hold()
+
+
+def test_the_disk_is_asked_once_for_each_path(tmp_path: Path):
+    file, stamps = tmp_path / "file", PathStamps(soon)
+    assert not stamps.exists(str(file))
+    file.touch()
+    assert not stamps.exists(str(file))
+    assert stamps.of(str(file)) is None
+
+
+def test_more_paths_than_can_be_looked_at_quickly_never_hold(tmp_path: Path):
+    stamps = PathStamps(soon)
+    for number in range(100):
+        stamps.exists(str(tmp_path / str(number)))
+    assert stamps.hold()
+    stamps.exists(str(tmp_path / "100"))
+    assert not stamps.hold()

@@ -1,13 +1,19 @@
 """Which files with definitions are found and used, and who has to agree to them."""
 
 import os
+import shutil
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from acp_agent.config.files import PathStamps
 from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import Decision, Question
+from acp_agent.core.untrusted import now_ns
 from acp_agent.extend.sources import MOST, ExtensionSources, SourceFile, SourceKind, distinct
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.workspace.read_policy import ReadPolicy
@@ -55,6 +61,71 @@ def sources(world: Path, *, at_home: bool = False, **more) -> ExtensionSources:
 
 def shown(files: tuple[SourceFile, ...]) -> list[str]:
     return [file.shown for file in files]
+
+
+def later() -> int:
+    """A time at which what was just written is no longer new."""
+    return now_ns() + 1_000_000_000
+
+
+_FILES = (
+    *(".config/acp-agent/skills/pdf/SKILL.md", ".config/acp-agent/commands/a.md", ".config/acp-agent/commands/b/c.md"),
+    *(".config/acp-agent/hooks.toml", "work/app/.claude/agents/one.md", "work/app/.claude/settings.json"),
+    *("work/app/.acp-agent/tools/x.toml", "work/app/.agents/skills/y/SKILL.md", ".claude/commands/home.md"),
+)
+_CHANGES = st.sampled_from(["write", "remove", "link", "lost link", "remove folder"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(_FILES), _CHANGES, st.integers(1, 9)), max_size=8), st.booleans())
+def test_while_sources_are_current_another_look_finds_the_same(tmp_path_factory, changes, trusted):
+    world = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(world / "home"))
+        for name in ("home/.config/acp-agent", "home/work/app"):
+            (world / name).mkdir(parents=True)
+        (world / "elsewhere").write_text("linked")
+        with opened(world) as roots:
+            allowed = roots if trusted else None
+            made = sources(world, at_home=True, stamps=partial(PathStamps, later))
+            for name, change, size in changes:
+                made.refresh(allowed)
+                assert made.is_current(allowed) is (made.waiting == ())
+                _change(world / "home" / name, change, size, world / "elsewhere")
+                if made.is_current(allowed):
+                    other = sources(world, at_home=True)
+                    other.refresh(allowed)
+                    found = [(each, made.files(each)) for each in SourceKind]
+                    assert found == [(each, other.files(each)) for each in SourceKind]
+                    assert (made.problems, made.waiting) == (other.problems, other.waiting)
+
+
+def _change(path: Path, change: str, size: int, target: Path) -> None:
+    if change == "remove folder":
+        shutil.rmtree(path.parent, ignore_errors=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if change == "write":
+        path.write_text("x" * size)
+    elif change != "remove":
+        path.symlink_to(target if change == "link" else "nowhere")
+
+
+def test_sources_are_not_current_for_others_that_may_be_read_and_while_files_wait(world):
+    made = sources(world, stamps=partial(PathStamps, later))
+    with opened(world) as roots, opened(world) as others:
+        assert not made.is_current(roots)
+        made.refresh(roots)
+        assert made.is_current(roots)
+        assert not made.is_current(others)
+        assert not made.is_current(None)
+        put(world, "work/app/.acp-agent/agents/a.md", "text")
+        made.refresh(roots)
+        assert shown(made.waiting) == [".acp-agent/agents/a.md"]
+        assert not made.is_current(roots)  # another session may hear the user's yes
+        made.answer(made.waiting, trusted=True, lasting=False)
+        made.refresh(roots)
+        assert made.is_current(roots)
 
 
 # ------------------------------------------------------------------------------------------- which

@@ -39,7 +39,7 @@ from acp_agent.tools.path_tools import DeletePath
 from acp_agent.tools.read import Read
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.web import Fetch
-from acp_agent.workspace.changed_files import SeenFiles
+from acp_agent.workspace.seen_files import SeenFiles
 from tests.unit.protocol.wires import OtherEnd, connected
 from tests.unit.session.live_session import Shop
 

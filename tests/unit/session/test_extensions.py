@@ -1,20 +1,24 @@
 """What users bring to a session: where looking for it goes wrong, and that no call is judged more freely for it."""
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from acp_agent.config.files import PathStamps
 from acp_agent.config.load import Flags, load
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject
+from acp_agent.core.untrusted import now_ns
 from acp_agent.extend.sources import ExtensionSources
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.subagents import AgentLibrary
+from acp_agent.session.toolset import extensions
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
 from acp_agent.session.toolset.settings import session_roots
@@ -70,14 +74,55 @@ async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_pa
     sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
     made = Impatient(sources, lambda: None, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
     (tmp_path / "commands" / "explain.md").write_text("Do it.")
-    await made.ready(ask=True, early=lambda: (lambda: seen.append([each.name for each in made.offered()]),))
+    await made.ready(ask=True, early=lambda check: (lambda: seen.append([each.name for each in made.offered()]),))
     assert seen == [["explain"]]
     (tmp_path / "commands" / "explain.md").unlink()
     with anyio.fail_after(10):
-        await made.ready(ask=True, early=lambda: (lambda: back.wait(10),))
+        await made.ready(ask=True, early=lambda check: (lambda: back.wait(10),))
     assert made.offered() == ()
     assert warned == []
     back.set()
+
+
+class Watched(SessionExtensions):
+    """Notes the thread of each look."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = pytest.fail) -> None:
+        stamps = partial(PathStamps, lambda: now_ns() + 1_000_000_000)
+        store, config = TrustedFolders("", print), str(folder / "config.toml")
+        sources = ExtensionSources(config, str(folder), store, stamps=stamps)
+        super().__init__(sources, lambda: None, NoUser(), SessionOptions(), str, warn, AgentLibrary(str))
+        self.looked = list[int]()
+
+    def refresh(self) -> None:
+        self.looked.append(threading.get_ident())
+        super().refresh()
+
+
+async def test_no_thread_looks_while_nothing_has_changed(tmp_path: Path):
+    made, checks = Watched(tmp_path), list[bool]()
+    for _ in range(3):
+        await made.ready(ask=True, early=lambda check: checks.append(check) or ())
+    assert len(made.looked) == 1
+    assert made.looked[0] != threading.get_ident()
+    assert checks == [False, True, True]
+    await made.ready(ask=True, early=lambda check: (lambda: None,))
+    assert len(made.looked) == 2
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "explain.md").write_text("Do it.")
+    await made.ready(ask=True)
+    assert [each.name for each in made.offered()] == ["explain"]
+
+
+async def test_a_disk_that_may_hang_is_asked_in_a_thread_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extensions, "are_local", lambda folders: False)
+    made, checks = Watched(tmp_path), list[bool]()
+    monkeypatch.setattr(made.sources, "is_current", pytest.fail)
+    for _ in range(3):
+        await made.ready(ask=True, early=lambda check: checks.append(check) or ())
+    assert len(made.looked) == 3
+    assert threading.get_ident() not in made.looked
+    assert checks == [False] * 3
 
 
 async def test_a_disk_that_hangs_keeps_no_other_session_from_its_look(tmp_path: Path):

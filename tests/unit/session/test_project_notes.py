@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_agent.config.settings import InstructionSettings
@@ -174,22 +175,45 @@ async def test_while_the_disk_does_not_answer_what_was_read_last_holds(project):
 
 async def test_an_early_look_is_the_look_of_the_next_block(project, session):
     (project / "AGENTS.md").write_text("one")
-    session.notes.look_early(ON, session.roots, trusted=None)()
+    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
     (project / "AGENTS.md").write_text("two")
     assert "one" in await session.block()
     assert "two" in await session.block()
 
 
+async def test_no_look_is_needed_while_nothing_has_changed(project, session):
+    (project / "AGENTS.md").write_text("one")
+    await anyio.sleep(0.03)  # no event says when the file is old enough to be told from a later one
+    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    assert "one" in await session.block()
+    for _ in range(2):
+        assert session.notes.look_early(ON, session.roots, trusted=None, check=True) is None
+        assert "one" in await session.block()
+    assert session.notes.look_early(ON, session.roots, trusted=False, check=True) is not None
+    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    assert session.notes.look_early(ON.model_copy(update={}), session.roots, trusted=None, check=True) is not None
+    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    assert session.notes.look_early(ON, session.roots, trusted=None, check=True) is None
+    (project / "AGENTS.md").write_text("other")
+    look = session.notes.look_early(ON, session.roots, trusted=None, check=True)
+    assert look is not None
+    look()
+    assert "other" in await session.block()
+
+
 async def test_an_early_look_counts_for_nothing_once_the_folder_is_not_trusted(project, session):
     (project / "AGENTS.md").write_text("one")
-    session.notes.look_early(ON, session.roots, trusted=True)()
+    session.notes.look_early(ON, session.roots, trusted=True, check=True)()
     assert await session.block(trusted=False) == ""
 
 
 async def test_an_early_look_under_other_settings_is_taken_again(project, session):
     (project / "AGENTS.md").write_text("one")
     (project / "OTHER.md").write_text("other")
-    session.notes.look_early(ON, session.roots, trusted=None)()
+    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
     assert "other" in await session.block(ON.model_copy(update={"files": ("OTHER.md",)}))
-    session.notes.look_early(ON.model_copy(update={"enabled": False}), session.roots, trusted=None)()
+    assert (
+        session.notes.look_early(ON.model_copy(update={"enabled": False}), session.roots, trusted=None, check=True)
+        is None
+    )
     assert "one" in await session.block()

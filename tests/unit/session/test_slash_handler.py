@@ -24,7 +24,7 @@ from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import CommandDependencies, SlashCommandHandler, _listed, run_memory
 from acp_agent.session.subagents import AgentLibrary
-from acp_agent.session.toolset.extensions import SessionExtensions
+from acp_agent.session.toolset.extensions import SessionExtensions, no_looks
 from acp_agent.session.toolset.gate_factory import GateMemory
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.store.memories import MemoryStore
@@ -77,7 +77,7 @@ def configured(tmp_path: Path) -> Configured:
 
         gates = GateMemory.new(ToolSettings())
         unused: dict[str, Any] = dict.fromkeys(("forget", "refresh_models", "notes", "gates", "restore"))
-        unused |= {"agents": None, "handoff": None, "hooks": lambda: None, "look_early": tuple}
+        unused |= {"agents": None, "handoff": None, "hooks": lambda: None, "look_early": no_looks}
         unused |= {"forget_results": tuple, "models": lambda: None, "more": tuple, "servers": lambda: fixed.servers}
         sources = ExtensionSources("", str(tmp_path), TrustedFolders(str(tmp_path / "trusted.toml"), print))
         unused["extensions"] = SessionExtensions(

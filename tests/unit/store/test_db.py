@@ -26,7 +26,7 @@ import pytest
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import schema as db_opening
 from acp_agent.store.db import Database, Step
-from acp_agent.store.schema import MIGRATIONS, VERSION, TransactionConnection, migrate, network_file_system
+from acp_agent.store.schema import MIGRATIONS, VERSION, TransactionConnection, are_local, migrate, network_file_system
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
 pytestmark = pytest.mark.anyio
@@ -275,6 +275,15 @@ async def test_nobody_waits_for_the_disk_and_it_is_asked_once_for_all_that_comes
     assert disk.synced.count("log") <= 3
 
 
+async def test_a_commit_just_before_the_end_is_synced(path):
+    disk = Disk()
+    async with opened(path) as other:  # whose connection keeps the log
+        await other.write(add("first"), durable=False)
+        async with opened(path, sync=disk.sync) as database:
+            await database.write(add("last"))
+        assert "log" in disk.synced
+
+
 async def test_a_write_that_ends_while_the_database_is_closed_is_told_as_what_it_is(path):
     async with opened(path) as database:
         await database.write(add("first"))
@@ -302,7 +311,7 @@ async def test_a_write_that_ends_while_the_database_is_closed_is_told_as_what_it
 
 
 async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_synced(path, monkeypatch):
-    disk, warnings = Disk(), list[str]()
+    disk, warnings = Disk(), Told()
 
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -312,6 +321,7 @@ async def test_without_a_thread_for_the_disk_a_write_counts_and_the_next_one_is_
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", no_thread)
             await database.write(add("b"), short=True)
+            await warnings.any.wait()
         await database.write(add("c"))
         await disk.has_synced(1)
     assert warnings == [f"the database {path} is not synced: can't start new thread"]
@@ -1107,6 +1117,14 @@ def test_a_network_file_system_is_told_by_its_device(tmp_path):
     assert network_file_system(str(tmp_path), mounts(tmp_path, "9p")) == "9p"
     assert network_file_system(str(tmp_path), mounts(tmp_path, "btrfs")) is None
     assert network_file_system(str(tmp_path), str(tmp_path / "nothing")) is None
+
+
+def test_folders_are_local_if_the_kernel_lists_no_network_under_them(tmp_path):
+    there, missing = str(tmp_path), str(tmp_path / "not" / "yet")
+    assert are_local((there, missing), mounts(tmp_path, "btrfs"))
+    for folder in (there, missing):
+        assert not are_local((folder,), mounts(tmp_path, "nfs4"))
+    assert not are_local((there,), str(tmp_path / "nothing")), "nobody tells"
 
 
 async def test_on_a_network_file_system_there_is_a_journal_and_a_warning(path, tmp_path, monkeypatch):

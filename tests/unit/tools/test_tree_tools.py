@@ -9,9 +9,9 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Location, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.path_tools import CopyPath, CreateDirectory, DeletePath, MovePath
 from acp_agent.tools.registry import Registry
-from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.seen_files import SeenFiles
 from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench, call
 

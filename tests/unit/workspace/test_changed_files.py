@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.config.files import PathStamps
 from acp_agent.core.types import Access
 from acp_agent.workspace import changed_files, snapshots
 from acp_agent.workspace.changed_files import CommandChanges, FileWatch, SessionSnapshots
@@ -224,8 +225,8 @@ def test_of_a_large_tree_only_the_folders_that_changed_are_listed_again(
 
 
 def test_a_tree_is_large_if_the_index_of_its_repository_is(folder: Folder) -> None:
-    folder.watch.measure()
+    assert not folder.watch.measure(PathStamps())
     assert not folder.watch.is_large
     folder.put(".git/index", b"0" * 300_001)
-    folder.watch.measure()
+    assert folder.watch.measure(PathStamps())
     assert folder.watch.is_large

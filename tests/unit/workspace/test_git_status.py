@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.config.files import PathStamps
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ async def test_a_file_that_was_only_touched_is_not_uncommitted(repository: Path)
 
 async def test_a_folder_without_git_has_no_answer(tmp_path: Path):
     assert await uncommitted(str(tmp_path)) is None
-    assert branch_of(str(tmp_path)) == ""
+    assert branch_of(str(tmp_path), PathStamps()) == ""
 
 
 @pytest.mark.parametrize("key", ["filter.x.clean", "filter.x.process", "filter.X y.clean", "core.fsmonitor"])
@@ -91,21 +92,21 @@ async def test_a_worktree_elsewhere_is_not_listed(repository: Path):
 
 
 def test_the_branch_is_read_from_its_file(repository: Path):
-    assert branch_of(str(repository)) == "main"
+    assert branch_of(str(repository), PathStamps()) == "main"
     git(repository, "switch", "-c", "feature/one")
-    assert branch_of(str(repository / "src")) == "feature/one"
+    assert branch_of(str(repository / "src"), PathStamps()) == "feature/one"
     git(repository, "worktree", "add", "../beside", "-b", "beside")
-    assert branch_of(str(repository.parent / "beside")) == "beside"
+    assert branch_of(str(repository.parent / "beside"), PathStamps()) == "beside"
     git(repository, "checkout", "--detach")
-    assert branch_of(str(repository)).startswith("none (detached at ")
+    assert branch_of(str(repository), PathStamps()).startswith("none (detached at ")
 
 
 def test_a_head_that_is_no_file_has_no_branch(repository: Path):
     (repository / ".git" / "HEAD").unlink()
     os.mkfifo(repository / ".git" / "HEAD")
-    assert branch_of(str(repository)) == ""
+    assert branch_of(str(repository), PathStamps()) == ""
 
 
 def test_a_git_file_that_names_an_impossible_path_has_no_branch(tmp_path: Path):
     (tmp_path / ".git").write_bytes(b"gitdir: a\0b\n")
-    assert branch_of(str(tmp_path)) == ""
+    assert branch_of(str(tmp_path), PathStamps()) == ""

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.config.files import PathStamps
 from acp_agent.config.settings import NOTE_FILES
 from acp_agent.workspace.project_notes import HEAD, FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.read_policy import ReadPolicy
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def found(roots: Roots, *names: str) -> FoundNotes:
-    return project_files(roots, names or NOTE_FILES)
+    return project_files(roots, names or NOTE_FILES, PathStamps())
 
 
 def sources(roots: Roots, *names: str) -> list[str]:
@@ -273,19 +274,19 @@ def test_what_is_not_there_is_no_trouble_whatever_is_denied(project):
 def test_the_users_file_is_read_wherever_his_link_leads(tmp_path):
     (tmp_path / "dotfiles").write_text("mine")
     (tmp_path / "AGENTS.md").symlink_to("dotfiles")
-    (file,) = users_file(str(tmp_path / "AGENTS.md")).files
+    (file,) = users_file(str(tmp_path / "AGENTS.md"), PathStamps()).files
     assert (file.text, file.users) == ("mine", True)
 
 
 def test_no_users_file_is_no_trouble(tmp_path):
-    assert users_file(str(tmp_path / "AGENTS.md")) == FoundNotes()
-    assert users_file(str(tmp_path / "gone" / "AGENTS.md")) == FoundNotes()
+    assert users_file(str(tmp_path / "AGENTS.md"), PathStamps()) == FoundNotes()
+    assert users_file(str(tmp_path / "gone" / "AGENTS.md"), PathStamps()) == FoundNotes()
 
 
 @pytest.mark.parametrize("kind", ["loop", "folder", "pipe", "binary"])
 def test_a_users_file_that_is_none_is_told(tmp_path, kind):
     _make(tmp_path / "AGENTS.md", kind)
-    result = users_file(str(tmp_path / "AGENTS.md"))
+    result = users_file(str(tmp_path / "AGENTS.md"), PathStamps())
     assert result.files == ()
     assert len(result.troubles) == 1
 

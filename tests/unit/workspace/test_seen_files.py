@@ -8,8 +8,8 @@ import pytest
 
 from acp_agent.core.sessions import SeenFile
 from acp_agent.core.types import Access
-from acp_agent.workspace.changed_files import SeenFiles
 from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.seen_files import SeenFiles
 
 LATER = 10**15
 """Nanoseconds after every file of these tests was written, so that file times prove something."""
@@ -62,6 +62,30 @@ def test_files_that_are_as_they_were_cost_a_stat_and_no_question_whether_they_ma
         paths[7].write_text("other\n")
         assert seen.changed() == (str(paths[7]),)
         assert set(asked) == {str(paths[7])}
+
+
+def test_whether_nothing_has_changed_is_seen_without_reading_unless_there_are_many_files(roots: Roots, tmp_path: Path):
+    seen = SeenFiles(lambda: roots, now=lambda: 10**19)
+    assert seen.is_unchanged()
+    for number in range(100):
+        (tmp_path / f"{number}.py").write_text("same\n")
+        seen.note(str(tmp_path / f"{number}.py"), "same\n")
+    assert seen.is_unchanged()
+    (tmp_path / "7.py").write_text("other\n")
+    assert not seen.is_unchanged()
+    (tmp_path / "7.py").write_text("same\n")
+    assert not seen.is_unchanged()  # until it was read
+    assert seen.changed() == ()
+    assert seen.is_unchanged()
+    (tmp_path / "7.py").unlink()
+    assert not seen.is_unchanged()
+    seen.forget(str(tmp_path / "7.py"))
+    for number in (100, 101):
+        assert seen.is_unchanged()
+        (tmp_path / f"{number}.py").write_text("same\n")
+        seen.note(str(tmp_path / f"{number}.py"), "same\n")
+    assert not seen.is_unchanged()
+    assert seen.changed() == ()
 
 
 def test_a_link_on_the_way_to_a_file_that_leads_elsewhere_now_is_a_change(roots: Roots, tmp_path: Path):
