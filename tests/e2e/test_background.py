@@ -304,7 +304,11 @@ async def test_the_output_since_the_last_look_is_shown_once_and_all_of_it_with_a
         session = await editor.open()
         await editor.say(session, "first")
         gate.write_line("middle")
-        await editor.say(session, "second")
+        async with editor.prompting(session, "second") as turn:
+            await editor.seen(lambda f: "'text': 'middle'" in str(f.update))
+            while not turn.stop_reason:
+                editor.pass_time()
+                await anyio.sleep(0.02)
         began, nothing, news, again, whole, passed = map(output_of, editor.calls)
         assert began.startswith("one\n[running as p1]")
         assert nothing.startswith("(no new output)\n[p1 running")

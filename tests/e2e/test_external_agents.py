@@ -210,8 +210,8 @@ async def test_many_requests_at_once_are_all_answered(tmp_path: Path):
     ("behaviour", "reason", "more"),
     [
         ("dies", 'its program ended with 3, saying "out of luck"', {}),
-        ("mute", "it did not open a session within 0.5 s", {"startup_timeout": 0.5}),
-        ("hangs", "it sent nothing for 0.5 s", {"idle_timeout": 0.5}),
+        ("mute", "it did not open a session within 0.2 s", {"startup_timeout": 0.2}),
+        ("hangs", "it sent nothing for 0.2 s", {"idle_timeout": 0.2}),
         ("floods", "it sent more than 4 million characters of messages", {}),
         ("babbles", "it sent 101 lines that are no messages", {}),
         ("locked", "it wants a login (A login): log in with its own program", {}),

@@ -139,7 +139,7 @@ async def test_what_came_due_while_the_session_was_closed_fires_at_the_next_open
     script: Script = {"tests": [says("All green.")], "": [says("hello")]}
     async with scheduling(tmp_path, script) as editor:
         session = await editor.open()
-        await editor.say(session, "/schedule in 10 seconds: tests")
+        await editor.say(session, "/schedule in 6 seconds: tests")
         await editor.ask("session/close", {"sessionId": session})
         start = len(editor.recording.frames)
         await loaded(editor, session)

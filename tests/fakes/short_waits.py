@@ -26,7 +26,7 @@ def shorten(how: str = "") -> None:
     from acp_agent.mcp import connection  # noqa: PLC0415 - as above
     from acp_agent.protocol import client_terminal  # noqa: PLC0415 - as above
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
-    from acp_agent.session import mcp_connections, models  # noqa: PLC0415 - as above
+    from acp_agent.session import mcp_connections, models, transcript_writer  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
@@ -34,11 +34,12 @@ def shorten(how: str = "") -> None:
     from acp_agent.workspace.processes.terminal import LocalTerminal  # noqa: PLC0415 - as above
     from acp_agent.workspace.processes.tree import ProcessTree  # noqa: PLC0415 - as above
 
-    set_default(Database.__init__, "patience", 0.3)
+    set_default(Database.__init__, "patience", 0.2)
     set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
     set_default(RetryPolicy.__new__, "base", 0.03)
     _set(connection, "_RECONNECT_DELAYS", tuple(each / 10 for each in connection._RECONNECT_DELAYS))
     _set(mcp_connections, "_PATIENCE", 0.3)
+    _set(transcript_writer, "_PATIENCE", 0.1)
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)

@@ -75,8 +75,9 @@ async def test_a_session_that_was_never_written_and_rests_is_written_all_the_sam
 
 
 async def test_a_session_that_is_closed_in_an_outage_waits_for_its_end_and_loses_neither_words_nor_choices(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("acp_agent.session.transcript_writer._PATIENCE", 0.05)
     async with process(tmp_path, patience=5) as here:
         session = await here.new()
         await here.say(session, "one")

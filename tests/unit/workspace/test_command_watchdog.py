@@ -125,6 +125,7 @@ async def test_any_shell_finds_marks_also_without_grep(tmp_path: Path, interpret
 
 
 FAILING = """
+ulimit -t 10
 read() {
     case $last in Limit*) return 1 ;; esac  # and the variable stays as it was
     builtin read "$@" || { last=$line; return 1; }
@@ -270,7 +271,7 @@ class Recording(CommandWatchdog):
 @pytest.mark.parametrize("command", ["true", "sleep 1000 & true", "sleep 1000"])
 async def test_a_command_is_announced_and_dismissed_before_its_number_is_free(tmp_path: Path, command: str):
     watchdog = Recording()
-    terminal = LocalTerminal(watchdog=watchdog, default_timeout=0.2)
+    terminal = LocalTerminal(watchdog=watchdog, default_timeout=0.2, grace=0.03)
     for _ in range(2):
         running = await terminal.start(CommandRequest(command, str(tmp_path)))
         await running.wait(_ignore)
