@@ -65,14 +65,18 @@ class Folder:
 
     @contextmanager
     def started(
-        self, *arguments: str, cold: bool = False, **options
+        self, *arguments: str, cold: bool = False, short_waits: bool = True, **options
     ) -> "Iterator[subprocess.Popen[bytes] | ForkedCommand]":
-        """A run under way; its output in a pipe. `cold` starts the interpreter anew, as a child of this process."""
+        """A run under way; its output in a pipe. `cold` starts the interpreter anew, as a child of this process.
+
+        short_waits   let the command, where it is forked, take keys soon after a question, and its agent wait less
+        """
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         where = {"cwd": str(self.work), "env": self.home.environment()}
         if cold or not CAN_FORK:
             made = subprocess.Popen([*COMMAND, "run", *arguments], **where, **pipes)
         else:
+            where["env"] |= {VARIABLE: "1"} if short_waits else {}
             made = ForkedCommand(["run", *arguments], **where, **pipes)
         with made as process:
             try:
@@ -141,11 +145,17 @@ class Terminal:
 
 @contextmanager
 def at_terminal(
-    folder: Folder, *arguments: str, command: str = "run", cold: bool = False, term: str = "dumb"
+    folder: Folder,
+    *arguments: str,
+    command: str = "run",
+    cold: bool = False,
+    term: str = "dumb",
+    short_waits: bool = True,
 ) -> "Iterator[tuple[Terminal, subprocess.Popen[bytes] | ForkedCommand]]":
     """Start a command whose controlling terminal is a pseudo terminal, so that Ctrl-C is a signal there.
 
     It is forked, unless it is `cold`: then it is a child of this process, and its agent is a child of it.
+    `short_waits` is as in `Folder.started`.
     """
     terminal = Terminal()
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs)
@@ -155,6 +165,7 @@ def at_terminal(
         own = {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), "start_new_session": True}
         made = subprocess.Popen([*COMMAND, *words], **own, **where, **streams)
     else:
+        where["env"] |= {VARIABLE: "1"} if short_waits else {}
         made = ForkedCommand(words, **where, **streams)
     with made as process:
         try:

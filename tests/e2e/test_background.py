@@ -306,9 +306,7 @@ async def test_the_output_since_the_last_look_is_shown_once_and_all_of_it_with_a
         gate.write_line("middle")
         async with editor.prompting(session, "second") as turn:
             await editor.seen(lambda f: "'text': 'middle'" in str(f.update))
-            while not turn.stop_reason:
-                editor.pass_time()
-                await anyio.sleep(0.02)
+            await editor.pass_time_until_the_end_of(turn)
         began, nothing, news, again, whole, passed = map(output_of, editor.calls)
         assert began.startswith("one\n[running as p1]")
         assert nothing.startswith("(no new output)\n[p1 running")

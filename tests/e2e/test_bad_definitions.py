@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.e2e.aided import aided, offered, system
 from tests.e2e.test_skills import SKILL, put, users
 from tests.fakes.answers import choosing
+from tests.fakes.held import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +52,9 @@ async def test_each_is_told_with_file_key_and_reason_in_the_turn_and_in_status_a
         assert "good: does it" in str(model.requests[0]["tools"])
         assert "good" in offered(model.requests[0])
         assert "- help: Help" in system(model.requests[0])
-        assert (session.editor.workspace / "stopped").exists()
+        with anyio.fail_after(PATIENCE):
+            while not (session.editor.workspace / "stopped").exists():  # noqa: ASYNC110 - the hook is waited for by nobody
+                await anyio.sleep(0.01)
         assert "warning" not in await session.say("go"), "what was told is told once"
 
 

@@ -189,7 +189,7 @@ async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client
         command = Stubborn(editor)
         async with editor.prompting(await editor.open()) as turn:
             pids = await command.pids()
-            editor.pass_time()
+            await editor.pass_time_until_the_end_of(turn)
         assert turn.stop_reason == "end_turn"
         await processes_ended(pids)
         assert editor.call.final["rawOutput"]["exit_code"] == 124

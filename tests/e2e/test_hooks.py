@@ -113,7 +113,7 @@ async def test_each_event_runs_its_hooks_with_its_variables(tmp_path: Path):
     text += hook("session_end", keep("ended"))
     users(tmp_path, "hooks.toml", text)
     steps = [bash("sudo ls"), write("src/a/b.py"), bash("echo x > src/c.py; echo y > other.txt"), "done"]
-    async with aided(tmp_path, *steps, config=FULL_AUTO) as (session, _, _):
+    async with aided(tmp_path, *steps, config=FULL_AUTO, short_waits=True) as (session, _, _):
         await session.say("go")
         started, _ = await given(session, "started")
         assert (started["hook_event_name"], started["source"], started["session_id"]) == (

@@ -208,7 +208,7 @@ async def test_hooks_as_the_page_shows_them(tmp_path: Path):
     path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     write = ("write", {"path": "src/a.py", "content": "x"})
     steps = [("bash", {"command": "echo npm publish"}), ("bash", {"command": "echo fine"}), write, "done"]
-    async with aided(tmp_path, *steps, config=FULL_AUTO, environment=path) as (session, model, _):
+    async with aided(tmp_path, *steps, config=FULL_AUTO, environment=path, short_waits=True) as (session, model, _):
         await session.say("go")
         assert "denies this call: only the release job publishes" in last(model.requests[1])
         assert "fine" in last(model.requests[2])

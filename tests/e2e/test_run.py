@@ -146,7 +146,7 @@ async def test_keys_typed_before_the_question_is_drawn_answer_nothing(folder):
     ours, theirs = os.openpty()
     os.write(ours, b"y\ny\nya\na")
     try:
-        with folder.started("do it", stdin=theirs, stdout=theirs) as process:
+        with folder.started("do it", stdin=theirs, stdout=theirs, short_waits=False) as process:
             for _ in range(2):
                 await shown(ours, b"[y] ")
                 os.write(ours, b"n\ny\ny\n")  # what follows the answer is early for the next question

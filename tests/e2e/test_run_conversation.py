@@ -324,7 +324,7 @@ async def test_a_second_ctrl_c_ends_the_process_at_once(folder, held):
 
 async def test_keys_typed_ahead_answer_no_question_of_a_conversation(folder):
     folder.model([TOUCH, says("the end")])
-    with at_terminal(folder) as (terminal, process):
+    with at_terminal(folder, short_waits=False) as (terminal, process):
         await terminal.until("> ")
         terminal.type("do it\ny\ny\n")
         await terminal.until("[y] ")

@@ -178,7 +178,7 @@ async def test_a_command_over_its_time_is_killed_in_the_editor_and_reported_with
         async with editor.prompting(await editor.open()) as turn:
             await editor.requested("terminal/wait_for_exit")
             await told.line()
-            editor.pass_time()
+            await editor.pass_time_until_the_end_of(turn)
         assert turn.stop_reason == "end_turn"
     assert editor.call.status == "failed"
     assert editor.call.final["rawOutput"]["exit_code"] == 124
@@ -194,7 +194,7 @@ async def test_a_local_command_over_its_time_is_killed_with_its_children(tmp_pat
         held = Held(editor)
         async with editor.prompting(await editor.open()) as turn:
             pids = await held.pids()
-            editor.pass_time()
+            await editor.pass_time_until_the_end_of(turn)
         assert turn.stop_reason == "end_turn"
         await processes_ended(pids)
     assert editor.call.status == "failed"

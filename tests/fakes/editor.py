@@ -140,6 +140,12 @@ class ScriptedEditor(PlainEditor):
         if self.forks:
             pass_time_of(self.agent.pid)
 
+    async def pass_time_until_the_end_of(self, turn: Turn) -> None:
+        """Let time pass at once, for an agent with short waits, until a turn that only a timeout ends has ended."""
+        while self.forks and not turn.stop_reason:
+            self.pass_time()
+            await anyio.sleep(0.02)
+
     # ------------------------------------------------------------------------------ watching
 
     async def seen(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> RecordedFrame:

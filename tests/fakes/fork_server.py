@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 from anyio.abc import Process
 
 from tests.fakes.rehearsal import rehearse
-from tests.fakes.short_waits import VARIABLE, shorten
+from tests.fakes.short_waits import VARIABLE, shorten, shorten_for_command
 
 REQUEST_LIMIT = 256 * 1024  # bytes
 _MADV_COLLAPSE = 25  # Linux 6.1 or newer
@@ -168,6 +168,8 @@ def _become_command(server: str) -> None:
     from acp_agent.cli import agent_process  # noqa: PLC0415 - an agent would not load it
     from tests.fakes.forked_agent import fork_agent  # noqa: PLC0415 - it imports this module's callers
 
+    if VARIABLE in os.environ:
+        shorten_for_command()
     waits = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
     async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:

@@ -28,6 +28,7 @@ def shorten(how: str = "") -> None:
     from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
     from acp_agent.session import mcp_connections, models, transcript_writer  # noqa: PLC0415 - as above
     from acp_agent.session.manager import SessionManager  # noqa: PLC0415 - as above
+    from acp_agent.session.toolset import hooks  # noqa: PLC0415 - as above
     from acp_agent.store.db import Database  # noqa: PLC0415 - as above
     from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
     from acp_agent.workspace.processes import background  # noqa: PLC0415 - as above
@@ -43,6 +44,7 @@ def shorten(how: str = "") -> None:
     _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
     set_default(SessionManager.__init__, "lock_seconds", 0.2)
     _set(schedule, "_QUIET", 0.05)
+    _set(hooks, "_DEBOUNCE", 0.05)
     _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
     _set(client_terminal, "_LONGEST_PAUSE", 0.02)
     _set(background, "_LOOK", 0.02)
@@ -53,6 +55,13 @@ def shorten(how: str = "") -> None:
     set_default(ProcessTree.__init__, "grace", 0.03)
     _set(timing, "_timing", _sooner(timing._timing))
     _let_time_pass_when_asked()
+
+
+def shorten_for_command() -> None:
+    """Let this process, a subcommand, take keys soon after a question."""
+    from acp_agent.cli import run  # noqa: PLC0415 - an agent would not load it
+
+    _set(run, "_SETTLE", 0.03)
 
 
 def _sooner(understood: Callable[..., Any]) -> Callable[..., Any]:

@@ -392,7 +392,7 @@ async def test_a_database_that_is_removed_in_use_costs_what_was_told_and_all_is_
 
 
 async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_with_it(tmp_path: Path) -> None:
-    async with process(tmp_path, lock_seconds=0.6) as here:
+    async with process(tmp_path, lock_seconds=0.3) as here:
         known, rested, unknown, stored = [await here.new() for _ in range(4)]
         for session in (known, rested, unknown, stored):
             await here.say(session, "one")
