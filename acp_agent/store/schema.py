@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
+from functools import cache
 from itertools import count
 from typing import TypeVar, assert_never
 from urllib.parse import quote
@@ -359,12 +360,17 @@ def network_file_system(folder: str, mounts: str = MOUNTS) -> str | None:
     Only Linux tells it. Raises OSError if there is no such folder.
     """
     device = os.stat(folder).st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
     try:
-        with open(mounts, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        return _network_of(device, mounts)
     except OSError:
         return None
+
+
+def _network_of(device: int, mounts: str) -> str | None:
+    """Return the kind of network file system with this device number, or None. Raises OSError if nothing tells it."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open(mounts, encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
     for line in lines:  # id parent major:minor root mount-point options [tags] - kind source options
         mount, _, kind = line.partition(" - ")
         if mount.split()[2:3] == [number] and kind.split()[:1] and kind.split()[0] in _KINDS:
@@ -374,18 +380,22 @@ def network_file_system(folder: str, mounts: str = MOUNTS) -> str | None:
 
 def are_local(folders: Iterable[str], mounts: str = MOUNTS) -> bool:
     """Return whether folders, which need not exist yet, are on disks of this machine, as the kernel says. Blocks."""
-    if not os.path.exists(mounts):
-        return False
     for folder in folders:
         there = folder
         while not os.path.isdir(there) and there != os.path.dirname(there):
             there = os.path.dirname(there)
         try:
-            if network_file_system(there, mounts) is not None:
+            if not _is_local(os.stat(there).st_dev, mounts):
                 return False
         except OSError:
             return False
     return True
+
+
+@cache
+def _is_local(device: int, mounts: str) -> bool:
+    """Return whether a device is no network file system. The table of mounts may be long, so it is read once."""
+    return _network_of(device, mounts) is None
 
 
 STATEMENT_WAIT = 0.1

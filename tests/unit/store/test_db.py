@@ -1121,10 +1121,12 @@ def test_a_network_file_system_is_told_by_its_device(tmp_path):
 
 def test_folders_are_local_if_the_kernel_lists_no_network_under_them(tmp_path):
     there, missing = str(tmp_path), str(tmp_path / "not" / "yet")
+    assert not are_local((there,), str(tmp_path / "mountinfo")), "nobody tells"
     assert are_local((there, missing), mounts(tmp_path, "btrfs"))
+    assert are_local((there,), mounts(tmp_path, "nfs4")), "the table is read once"
+    (tmp_path / "mountinfo").rename(tmp_path / "others")
     for folder in (there, missing):
-        assert not are_local((folder,), mounts(tmp_path, "nfs4"))
-    assert not are_local((there,), str(tmp_path / "nothing")), "nobody tells"
+        assert not are_local((folder,), str(tmp_path / "others"))
 
 
 async def test_on_a_network_file_system_there_is_a_journal_and_a_warning(path, tmp_path, monkeypatch):
