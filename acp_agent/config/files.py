@@ -16,7 +16,7 @@ for providers that have a mark here. Entries of another form are skipped.
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import cache
 from typing import ClassVar, TypeAlias
@@ -33,6 +33,8 @@ LIMIT = 1024 * 1024
 Stamp: TypeAlias = tuple[int, ...] | None
 """A value that changes when the file changes. None if there is no file."""
 
+_DEVICE = 4
+"""The place of the device's number in a stamp."""
 _TICK = 20_000_000
 """The time in nanoseconds within which a file system may give two writes the same timestamp."""
 
@@ -73,6 +75,7 @@ class PathStamps:
     def __init__(self, now: Callable[[], int] = now_ns) -> None:
         self._now = now
         self._seen = dict[str, tuple[Stamp, Stamp]]()
+        self._is_doubtful = False
 
     def exists(self, path: str) -> bool:
         """Return whether there is an entry at a path, even a link that leads nowhere. The disk is asked once."""
@@ -82,10 +85,22 @@ class PathStamps:
         """Return the stamp of a file, as `stamp` does. The disk is asked once."""
         return self._asked(path)[1]
 
-    def hold(self) -> bool:
-        """Return whether nothing has changed at these paths. It takes a `stat` for each."""
+    def doubt(self) -> None:
+        """Note that reading failed, perhaps for a moment only: it is to be tried again though nothing changes."""
+        self._is_doubtful = True
+
+    def hold(self, devices: Collection[int]) -> bool:
+        """Return whether nothing has changed at these paths. It takes a `stat` for each, on these devices only.
+
+        Without devices, or if a path was on another one, it returns False at once: the disk may hang.
+        """
+        if not devices or self._is_doubtful or len(self._seen) > self._MOST or not self._are_on(devices):
+            return False
         now = self._now()
-        return len(self._seen) <= self._MOST and all(_stamps(path, now) == seen for path, seen in self._seen.items())
+        return all(_stamps(path, now) == seen for path, seen in self._seen.items())
+
+    def _are_on(self, devices: Collection[int]) -> bool:
+        return all(each is None or each[_DEVICE] in devices for both in self._seen.values() for each in both)
 
     def _asked(self, path: str) -> tuple[Stamp, Stamp]:
         if path not in self._seen:

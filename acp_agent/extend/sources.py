@@ -18,7 +18,7 @@ A look costs one `stat` for each place that does not exist; a file is read again
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import TypeVar
@@ -163,21 +163,22 @@ class ExtensionSources:
 
     @property
     def folders(self) -> Sequence[str]:
-        """The folders in which files are looked for: that of the user's configuration and that of the session."""
-        return [*filter(None, (self._users, self._folder))]
+        """The folders in which files are looked for: of the user's configuration, of the session, and the home."""
+        return [*filter(None, (self._users, self._folder, os.path.expanduser("~")))]
 
     def files(self, kind: SourceKind) -> tuple[SourceFile, ...]:
         """Return the files that may be used: the user's, then those of the project that the user has accepted."""
         return self._found.get(kind, ())
 
-    def is_current(self, roots: Roots | None) -> bool:
+    def is_current(self, roots: Roots | None, devices: Collection[int]) -> bool:
         """Return whether `refresh` would find what it found last. It takes a `stat` for each place that was looked at.
 
-        While files wait, it would not: another session may hear the user's answer.
+        It returns False while files wait, since another session may hear the user's answer, after a failed reading, and
+        if a place is on none of these devices.
         """
         if self._stamps is None or self.waiting or self._looked_for != self._wanted(roots):
             return False
-        return self._stamps.hold()
+        return self._stamps.hold(devices)
 
     def _wanted(self, roots: Roots | None) -> tuple[object, ...]:
         return roots, self._at_home(), os.path.expanduser("~")
@@ -285,6 +286,7 @@ class ExtensionSources:
         try:
             data = _read_below(roots, shown) if roots is not None else _read_users(path, shown)
         except (Refused, ToolError) as error:
+            stamps.doubt()
             return DefinitionProblem(shown, "", f"{error}".removeprefix(f"{shown}: "))
         if len(data) > MAX_FILE:
             return DefinitionProblem(shown, "", f"expected at most {MAX_FILE // 1024} KiB")
@@ -309,7 +311,7 @@ def _matching(base: str, pattern: str, roots: Roots | None, stamps: PathStamps) 
     folder, inside = f"{base}/{head}", rest.startswith("/")
     if stamps.of(folder) is None:
         return
-    for entry in sorted(_names(folder, roots)):
+    for entry in sorted(_names(folder, roots, stamps)):
         if entry.startswith((".", "*")):
             continue
         if "*" in rest:
@@ -322,7 +324,7 @@ def _matching(base: str, pattern: str, roots: Roots | None, stamps: PathStamps) 
             yield path, name
 
 
-def _names(folder: str, roots: Roots | None) -> Sequence[str]:
+def _names(folder: str, roots: Roots | None, stamps: PathStamps) -> Sequence[str]:
     with suppress(OSError, Refused, ToolError):
         if roots is None:
             return os.listdir(folder)
@@ -331,6 +333,8 @@ def _names(folder: str, roots: Roots | None) -> Sequence[str]:
             return os.listdir(fd)
         finally:
             os.close(fd)
+    if os.path.isdir(folder):
+        stamps.doubt()
     return ()
 
 

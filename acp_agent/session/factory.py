@@ -1,7 +1,7 @@
 """The factory that builds the engine of a session: backends, gates, tools, notes, conversation and model."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -210,16 +210,16 @@ class SessionFactory:
         notes = await self._notes.block(loaded.settings.agent.instructions, self._tools.roots, trusted=trusted)
         return "\n\n".join(filter(None, (self._extensions.prompt(loaded.settings), notes)))
 
-    def _early_looks(self, facts: WorkspaceFacts, *, check: bool) -> Sequence[EarlyLook[Any]]:
-        """Return the reads of the disk that the next prompt needs. `check` says whether to ask which still hold."""
+    def _early_looks(self, facts: WorkspaceFacts, devices: Collection[int]) -> Sequence[EarlyLook[Any]]:
+        """Return the reads of the disk that the next prompt needs. On these devices it asks which still hold."""
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch
         looks: list[EarlyLook[Any] | None] = [
-            self._notes.look_early(notes, roots, trusted=trusted, check=check),
-            facts.look_early(check=check),
+            self._notes.look_early(notes, roots, trusted=trusted, devices=devices),
+            facts.look_early(devices=devices),
         ]
         last = self._index_look
-        if watch is not None and not (check and last is not None and last.renewed((watch,))):
+        if watch is not None and (last is None or not last.renewed((watch,), devices)):
             self._index_look = EarlyLook((watch,), watch.measure)
             looks.append(self._index_look)
         return [look for look in looks if look is not None]
@@ -512,7 +512,7 @@ class SessionFactory:
             extensions=self._extensions,
             hooks=self._hooks,
             agents=self._agents,
-            look_early=lambda check: self._early_looks(facts, check=check),
+            look_early=lambda devices: self._early_looks(facts, devices),
             handoff=self._handoff,
             record=self._gate_state.auditor and self._gate_state.auditor.record,
             look_threads=self._process.look_threads,

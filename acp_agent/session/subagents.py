@@ -87,6 +87,11 @@ class AgentLibrary:
             self._offered = tuple(each.offered for each in self.by_name().values())
             self.hooks = {name: each.hooks for name, each in self.by_name().items() if each.hooks}
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the names of other agents are those that were taken into account."""
+        return self._external() == self._taken
+
     def offered(self) -> Sequence[OfferedAgent]:
         """Return the agents that can be given a task now."""
         return self._offered

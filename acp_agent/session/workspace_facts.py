@@ -19,7 +19,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -109,10 +109,10 @@ class EarlyLook(Generic[_Found]):
         is_new = self.under_way or time.monotonic() - self._began < self._seconds
         return is_new and self._is_after(after)
 
-    def renewed(self, after: Sequence[object]) -> bool:
+    def renewed(self, after: Sequence[object], devices: Collection[int]) -> bool:
         """Return whether another look would see the same. If so, this one is new again. It takes a `stat` a path."""
         now = time.monotonic()
-        if self.found is None or not (self._is_after(after) and self._stamps.hold()):
+        if self.found is None or not (self._is_after(after) and self._stamps.hold(devices)):
             return False
         self._began = now
         return True
@@ -146,16 +146,16 @@ class ProjectNotes:
         self._last: EarlyLook[FoundNotes] | None = None
 
     def look_early(
-        self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None, check: bool
+        self, settings: InstructionSettings, roots: Roots | None, *, trusted: bool | None, devices: Collection[int]
     ) -> EarlyLook[FoundNotes] | None:
         """Return a look that the next `block` needs, or None if it needs none.
 
-        check   whether to ask the disk if the last look still holds: only where the disk answers at once
+        devices   those that answer at once. If all that the last look saw is on them, they are asked if it still holds
         """
         if not (settings.enabled and settings.max_chars):
             return None
         readable = None if trusted is False else roots
-        if check and self._last is not None and self._last.renewed((settings, readable)):
+        if self._last is not None and self._last.renewed((settings, readable), devices):
             self._early = self._last
             return None
         self._early = self._last = EarlyLook(
@@ -303,7 +303,7 @@ class WorkspaceFacts:
         clean: Redact,
         folder: Callable[[], FolderLook],
         *,
-        unchanged: Callable[[], bool] = lambda: False,
+        unchanged: Callable[[Collection[int]], bool] = lambda _: False,
         wanted: Callable[[], bool] = lambda: True,
         today: Callable[[], date] = date.today,
     ) -> None:
@@ -331,14 +331,14 @@ class WorkspaceFacts:
             self._first = self._first if self._looked else partial(folder.wait, number)
             self._looked = True
 
-    def look_early(self, *, check: bool) -> EarlyLook[_OfDisk] | None:
-        """Return a look at the disk that the next `news` needs, or None if it needs none. `check` is as for notes."""
+    def look_early(self, *, devices: Collection[int]) -> EarlyLook[_OfDisk] | None:
+        """Return a look at the disk that the next `news` needs, or None if it needs none. `devices` is as for notes."""
         roots = self._roots() if self._wanted() else None
         if roots is None:
             return None
         newest, last = self._folder().newest, self._last
         saw_no_change = last is not None and last.found is not None and not last.found[1]
-        if last is not None and saw_no_change and check and self._unchanged() and last.renewed((roots, newest)):
+        if last is not None and saw_no_change and self._unchanged(devices) and last.renewed((roots, newest), devices):
             self._early = last
             return None
         self._early = self._last = EarlyLook((roots, newest), partial(self._of_disk, roots, newest))

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
-from functools import cache
 from itertools import count
 from typing import TypeVar, assert_never
 from urllib.parse import quote
@@ -359,43 +358,43 @@ def network_file_system(folder: str, mounts: str = MOUNTS) -> str | None:
 
     Only Linux tells it. Raises OSError if there is no such folder.
     """
-    device = os.stat(folder).st_dev
-    try:
-        return _network_of(device, mounts)
-    except OSError:
-        return None
+    kinds = _mounted(mounts).get(os.stat(folder).st_dev, set())
+    return next(iter(kinds & _KINDS), None)
 
 
-def _network_of(device: int, mounts: str) -> str | None:
-    """Return the kind of network file system with this device number, or None. Raises OSError if nothing tells it."""
-    number = f"{os.major(device)}:{os.minor(device)}"
-    with open(mounts, encoding="utf-8", errors="replace") as file:
-        lines = file.read().splitlines()
-    for line in lines:  # id parent major:minor root mount-point options [tags] - kind source options
-        mount, _, kind = line.partition(" - ")
-        if mount.split()[2:3] == [number] and kind.split()[:1] and kind.split()[0] in _KINDS:
-            return kind.split()[0]
-    return None
+def _mounted(mounts: str) -> dict[int, set[str]]:
+    """Return the kinds of file systems by device number; none if nothing tells them."""
+    found = dict[int, set[str]]()
+    with suppress(OSError), open(mounts, encoding="utf-8", errors="replace") as file:
+        for line in file:  # id parent major:minor root mount-point options [tags] - kind source options
+            mount, _, kind = line.partition(" - ")
+            major, _, minor = "".join(mount.split()[2:3]).partition(":")
+            if major.isdecimal() and minor.isdecimal() and kind.split():
+                found.setdefault(os.makedev(int(major), int(minor)), set()).add(kind.split()[0])
+    return found
 
 
-def are_local(folders: Iterable[str], mounts: str = MOUNTS) -> bool:
-    """Return whether folders, which need not exist yet, are on disks of this machine, as the kernel says. Blocks."""
+_MAY_HANG = _KINDS | {"autofs", "davfs", "virtiofs"}
+
+
+def local_devices(folders: Iterable[str], mounts: str = MOUNTS) -> frozenset[int]:
+    """Return the devices of folders that are on disks of this machine, which answer at once. Only Linux tells it.
+
+    For a folder that does not exist yet, the one above it counts. It blocks.
+    """
+    devices, kinds = set[int](), _mounted(mounts)
     for folder in folders:
         there = folder
         while not os.path.isdir(there) and there != os.path.dirname(there):
             there = os.path.dirname(there)
-        try:
-            if not _is_local(os.stat(there).st_dev, mounts):
-                return False
-        except OSError:
-            return False
-    return True
+        with suppress(OSError):
+            devices.add(os.stat(there).st_dev)
+    is_local = all(each in kinds and all(map(_is_local, kinds[each])) for each in devices)
+    return frozenset(devices) if is_local else frozenset()
 
 
-@cache
-def _is_local(device: int, mounts: str) -> bool:
-    """Return whether a device is no network file system. The table of mounts may be long, so it is read once."""
-    return _network_of(device, mounts) is None
+def _is_local(kind: str) -> bool:
+    return kind not in _MAY_HANG and (not kind.startswith("fuse") or kind == "fuseblk")
 
 
 STATEMENT_WAIT = 0.1

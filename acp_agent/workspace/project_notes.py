@@ -101,6 +101,7 @@ def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> Fou
             try:
                 file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
             except (Refused, ToolError) as error:
+                stamps.doubt()
                 troubles.append(f"left out of the prompt: {error}")
                 continue
             if file is not None and file.text.strip():
@@ -112,6 +113,7 @@ def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> Fou
             try:
                 file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
             except (Refused, ToolError) as error:
+                stamps.doubt()
                 troubles.append(f"left out of the prompt: {error}")
                 continue
             files += [file] if file is not None and file.text.strip() else []
@@ -121,6 +123,7 @@ def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> Fou
 def _rules_in(roots: Roots, folder: str, stamps: PathStamps) -> Sequence[str]:
     """Return the names of the rules of a folder."""
     path = os.path.join(folder, RULES_FOLDER)
+    stamps.exists(os.path.dirname(path))  # it may become a link, or be none any more
     if not has(roots, path, stamps):
         return ()
     with suppress(Refused, ToolError, OSError):
@@ -129,6 +132,7 @@ def _rules_in(roots: Roots, folder: str, stamps: PathStamps) -> Sequence[str]:
             return _rule_names(os.listdir(fd))
         finally:
             os.close(fd)
+    stamps.doubt()
     return ()
 
 
@@ -222,5 +226,7 @@ def users_file(path: str, stamps: PathStamps) -> FoundNotes:
                 os.close(fd)
     except (Refused, ToolError) as error:
         missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        if not missing:
+            stamps.doubt()
         return FoundNotes() if missing else FoundNotes(troubles=(f"left out of the prompt: {error}",))
     return FoundNotes((file,))

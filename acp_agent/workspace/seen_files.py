@@ -6,7 +6,7 @@ difference (`tools/edit.py`), and the next prompt can name the files that change
 
 import difflib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -140,12 +140,18 @@ class SeenFiles:
             return ()
         return tuple(sorted(path for path, seen in self._unlike() if self._has_changed(roots, path, seen)))
 
-    def is_unchanged(self) -> bool:
+    def is_unchanged(self, devices: Collection[int]) -> bool:
         """Return whether all files have the times and sizes that were noted: `changed` is empty then.
 
-        It takes a `stat` for each file. Above a hundred files it returns False, since a thread should look at so many.
+        It takes a `stat` for each file, and returns False without one if a file is on another device, which might hang,
+        or if there are more than a hundred, since a thread should look at so many.
         """
-        return self._roots() is None or (len(self._files) <= _MOST_QUICKLY and not self._unlike())
+        if self._roots() is None:
+            return True
+        if len(self._files) > _MOST_QUICKLY:
+            return False
+        are_near = all(seen.stamp.partition(":")[0] in map(str, devices) for seen in list(self._files.values()))
+        return are_near and not self._unlike()
 
     def _unlike(self) -> list[tuple[str, SeenFile]]:
         """Return the notes whose files have other times or another size now, or were written too recently to tell."""

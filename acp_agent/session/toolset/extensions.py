@@ -25,7 +25,7 @@ from acp_agent.extend.sources import ExtensionSources, SourceFile, SourceKind
 from acp_agent.gates.selection import GROUPS
 from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.subagents import AgentLibrary
-from acp_agent.store.schema import are_local
+from acp_agent.store.schema import local_devices
 from acp_agent.text import counted
 from acp_agent.tools import registry
 from acp_agent.tools.tool import Tool
@@ -73,13 +73,13 @@ def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
     return lines if len(lines) <= most else (*lines[:most], f"{counted(len(lines) - most, 'more problem')}: {advice}")
 
 
-EarlyLooks: TypeAlias = Callable[[bool], Sequence[Callable[[], object]]]
-"""Returns the reads of the disk that a prompt needs. With True it may ask the disk which of them are needed."""
+EarlyLooks: TypeAlias = Callable[[Collection[int]], Sequence[Callable[[], object]]]
+"""Returns the reads of the disk that a prompt needs. It may ask these devices which of them are needed."""
 
 
-def no_looks(check: bool) -> Sequence[Callable[[], object]]:  # noqa: FBT001 - an EarlyLooks
+def no_looks(devices: Collection[int]) -> Sequence[Callable[[], object]]:
     """Return no reads of the disk."""
-    del check
+    del devices
     return ()
 
 
@@ -124,7 +124,7 @@ class SessionExtensions:
         self._told = set[str]()
         self._looking = False
         self._looks = 0  # how many have ended
-        self._answers_at_once = False  # whether the disk does
+        self._devices = frozenset[int]()  # disks that answer at once
         self._tools: tuple[Tool[Any], ...] = ()
 
     async def ready(
@@ -137,15 +137,18 @@ class SessionExtensions:
         """Look for definitions, and ask the user about new ones of the project. See `refresh`.
 
         The prompt waits at most `seconds` for a slow disk. After that, the definitions that were found before are used.
-        While nothing has changed on local disks, which a few calls of `stat` tell, no thread is needed.
+        If all that was looked at is on local disks, and a few calls of `stat` tell that nothing has changed, no thread
+        is needed.
 
         early     returns the prompt's other reads of the disk, which the same thread does afterwards
         threads   limits how many threads read at the same time
         """
         if self._looking:
             return
-        before, looks = self._looks, early(self._answers_at_once)
-        if self._answers_at_once and not looks and self.sources.is_current(self._roots()):
+        before, looks = self._looks, early(self._devices)
+        is_quick = bool(self._devices) and not looks and self.agents.is_current
+        if is_quick and self.sources.is_current(self._roots(), self._devices):
+            self._tell(self.troubles(minor=False))  # the look that found them may have been too late for its prompt
             return
         with anyio.move_on_after(self.seconds):
             await to_thread.run_sync(self._look, looks, abandon_on_cancel=True, limiter=threads)
@@ -162,7 +165,7 @@ class SessionExtensions:
             self.refresh()
             roots = self._roots()
             more = () if roots is None else [root.path for root in roots.all]
-            self._answers_at_once = are_local((*self.sources.folders, *more))
+            self._devices = local_devices((*self.sources.folders, *more))
             self._looks += 1
         finally:
             self._looking = False

@@ -485,6 +485,8 @@ def branch_of(folder: str, stamps: PathStamps) -> str:
         path = os.path.join(found[1], "HEAD")
         stamps.exists(path)
         head = _small(path).strip()
+        if not head:
+            stamps.doubt()
         if head.startswith(_BRANCH):
             return head.removeprefix(_BRANCH)
         if len(head) >= _COMMIT_DIGITS and set(head) <= set("0123456789abcdef"):

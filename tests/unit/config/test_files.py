@@ -129,6 +129,7 @@ def test_stamps_hold_until_something_changes_at_one_of_the_paths(tmp_path: Path)
     file.write_text("one")
     folder.mkdir()
     link.symlink_to(file)
+    near = (tmp_path.stat().st_dev,)
     changes = {
         "a longer text": lambda: file.write_text("three"),
         "another file in its place": lambda: file.rename(tmp_path / "old") and file.write_text("three"),
@@ -143,16 +144,16 @@ def test_stamps_hold_until_something_changes_at_one_of_the_paths(tmp_path: Path)
         stamps = PathStamps(soon)
         seen = {each: stamps.exists(str(each)) for each in (file, folder, link, nowhere, tmp_path / "missing")}
         assert seen == {each: os.path.lexists(each) for each in seen}, name
-        assert stamps.hold(), name
+        assert stamps.hold(near), name
         change()
-        assert not stamps.hold(), name
+        assert not stamps.hold(near), name
 
 
 def test_what_was_written_a_moment_ago_is_read_again_since_a_second_write_may_have_the_same_times(tmp_path: Path):
     (tmp_path / "file").write_text("one")
     stamps = PathStamps()
     assert stamps.exists(str(tmp_path / "file"))
-    assert not stamps.hold()
+    assert not stamps.hold((tmp_path.stat().st_dev,))
 
 
 def test_the_disk_is_asked_once_for_each_path(tmp_path: Path):
@@ -167,6 +168,17 @@ def test_more_paths_than_can_be_looked_at_quickly_never_hold(tmp_path: Path):
     stamps = PathStamps(soon)
     for number in range(100):
         stamps.exists(str(tmp_path / str(number)))
-    assert stamps.hold()
+    assert stamps.hold((1,))
     stamps.exists(str(tmp_path / "100"))
-    assert not stamps.hold()
+    assert not stamps.hold((1,))
+
+
+def test_stamps_of_paths_on_other_devices_and_after_a_failed_reading_never_hold(tmp_path: Path):
+    near = tmp_path.stat().st_dev
+    (tmp_path / "file").touch()
+    stamps = PathStamps(soon)
+    assert stamps.exists(str(tmp_path / "file"))
+    assert stamps.hold((near,))
+    assert not stamps.hold((near + 1,)), "the device may hang"
+    stamps.doubt()
+    assert not stamps.hold((near,))

@@ -84,14 +84,15 @@ def test_while_sources_are_current_another_look_finds_the_same(tmp_path_factory,
         for name in ("home/.config/acp-agent", "home/work/app"):
             (world / name).mkdir(parents=True)
         (world / "elsewhere").write_text("linked")
+        near = (world.stat().st_dev,)
         with opened(world) as roots:
             allowed = roots if trusted else None
             made = sources(world, at_home=True, stamps=partial(PathStamps, later))
             for name, change, size in changes:
                 made.refresh(allowed)
-                assert made.is_current(allowed) is (made.waiting == ())
+                assert made.is_current(allowed, near) or made.waiting or made.problems
                 _change(world / "home" / name, change, size, world / "elsewhere")
-                if made.is_current(allowed):
+                if made.is_current(allowed, near):
                     other = sources(world, at_home=True)
                     other.refresh(allowed)
                     found = [(each, made.files(each)) for each in SourceKind]
@@ -112,20 +113,20 @@ def _change(path: Path, change: str, size: int, target: Path) -> None:
 
 
 def test_sources_are_not_current_for_others_that_may_be_read_and_while_files_wait(world):
-    made = sources(world, stamps=partial(PathStamps, later))
+    made, near = sources(world, stamps=partial(PathStamps, later)), (world.stat().st_dev,)
     with opened(world) as roots, opened(world) as others:
-        assert not made.is_current(roots)
+        assert not made.is_current(roots, near)
         made.refresh(roots)
-        assert made.is_current(roots)
-        assert not made.is_current(others)
-        assert not made.is_current(None)
+        assert made.is_current(roots, near)
+        assert not made.is_current(others, near)
+        assert not made.is_current(None, near)
         put(world, "work/app/.acp-agent/agents/a.md", "text")
         made.refresh(roots)
         assert shown(made.waiting) == [".acp-agent/agents/a.md"]
-        assert not made.is_current(roots)  # another session may hear the user's yes
+        assert not made.is_current(roots, near)  # another session may hear the user's yes
         made.answer(made.waiting, trusted=True, lasting=False)
         made.refresh(roots)
-        assert made.is_current(roots)
+        assert made.is_current(roots, near)
 
 
 # ------------------------------------------------------------------------------------------- which

@@ -24,6 +24,7 @@ from acp_agent.session.toolset.gate_factory import GateContext, build_gates, per
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.session.verdicts import call_with, judged
 from acp_agent.store.decisions import TrustedFolders
+from acp_agent.store.schema import local_devices
 from acp_agent.workspace.roots import ReadableFolder, Roots
 from tests.sizes import sized
 from tests.unit.gates import hostile
@@ -74,11 +75,11 @@ async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_pa
     sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
     made = Impatient(sources, lambda: None, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
     (tmp_path / "commands" / "explain.md").write_text("Do it.")
-    await made.ready(ask=True, early=lambda check: (lambda: seen.append([each.name for each in made.offered()]),))
+    await made.ready(ask=True, early=lambda devices: (lambda: seen.append([each.name for each in made.offered()]),))
     assert seen == [["explain"]]
     (tmp_path / "commands" / "explain.md").unlink()
     with anyio.fail_after(10):
-        await made.ready(ask=True, early=lambda check: (lambda: back.wait(10),))
+        await made.ready(ask=True, early=lambda devices: (lambda: back.wait(10),))
     assert made.offered() == ()
     assert warned == []
     back.set()
@@ -93,6 +94,7 @@ class Watched(SessionExtensions):
         sources = ExtensionSources(config, str(folder), store, stamps=stamps)
         super().__init__(sources, lambda: None, NoUser(), SessionOptions(), str, warn, AgentLibrary(str))
         self.looked = list[int]()
+        self.devices = local_devices((str(folder),))
 
     def refresh(self) -> None:
         self.looked.append(threading.get_ident())
@@ -100,13 +102,14 @@ class Watched(SessionExtensions):
 
 
 async def test_no_thread_looks_while_nothing_has_changed(tmp_path: Path):
-    made, checks = Watched(tmp_path), list[bool]()
+    made, checks = Watched(tmp_path), list[frozenset[int]]()
     for _ in range(3):
-        await made.ready(ask=True, early=lambda check: checks.append(check) or ())
+        await made.ready(ask=True, early=lambda devices: checks.append(devices) or ())
     assert len(made.looked) == 1
     assert made.looked[0] != threading.get_ident()
-    assert checks == [False, True, True]
-    await made.ready(ask=True, early=lambda check: (lambda: None,))
+    assert checks[0] == frozenset()
+    assert checks[1] == checks[2] >= made.devices
+    await made.ready(ask=True, early=lambda devices: (lambda: None,))
     assert len(made.looked) == 2
     (tmp_path / "commands").mkdir()
     (tmp_path / "commands" / "explain.md").write_text("Do it.")
@@ -114,15 +117,26 @@ async def test_no_thread_looks_while_nothing_has_changed(tmp_path: Path):
     assert [each.name for each in made.offered()] == ["explain"]
 
 
+async def test_what_a_look_found_too_late_for_its_prompt_is_told_with_the_next(tmp_path: Path):
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "bad.md").write_text("---\nallowed-tools: [\n---\nDo it.")
+    told = list[str]()
+    made = Watched(tmp_path, told.append)
+    await anyio.to_thread.run_sync(made._look, ())  # pyright: ignore[reportPrivateUsage] - as by a cancelled prompt
+    assert told == []
+    await made.ready(ask=True)
+    assert len(made.looked) == 1
+    assert "bad.md" in told[0]
+
+
 async def test_a_disk_that_may_hang_is_asked_in_a_thread_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(extensions, "are_local", lambda folders: False)
-    made, checks = Watched(tmp_path), list[bool]()
-    monkeypatch.setattr(made.sources, "is_current", pytest.fail)
+    monkeypatch.setattr(extensions, "local_devices", lambda folders: frozenset())
+    made, checks = Watched(tmp_path), list[frozenset[int]]()
     for _ in range(3):
-        await made.ready(ask=True, early=lambda check: checks.append(check) or ())
+        await made.ready(ask=True, early=lambda devices: checks.append(devices) or ())
     assert len(made.looked) == 3
     assert threading.get_ident() not in made.looked
-    assert checks == [False] * 3
+    assert checks == [frozenset()] * 3
 
 
 async def test_a_disk_that_hangs_keeps_no_other_session_from_its_look(tmp_path: Path):

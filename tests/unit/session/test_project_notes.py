@@ -32,6 +32,7 @@ class Session:
     """Notes over real files; `cleaned` counts the texts that were looked through, `told` is what the user hears."""
 
     def __init__(self, project: Path, reader: NoteReader | None = None) -> None:
+        self.near = (project.stat().st_dev,)
         redactor = Redactor(KnownSecrets(), extra_patterns=(), enabled=True)
         self.told: list[str] = []
         self.cleaned = 0
@@ -175,7 +176,7 @@ async def test_while_the_disk_does_not_answer_what_was_read_last_holds(project):
 
 async def test_an_early_look_is_the_look_of_the_next_block(project, session):
     (project / "AGENTS.md").write_text("one")
-    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)()
     (project / "AGENTS.md").write_text("two")
     assert "one" in await session.block()
     assert "two" in await session.block()
@@ -184,18 +185,21 @@ async def test_an_early_look_is_the_look_of_the_next_block(project, session):
 async def test_no_look_is_needed_while_nothing_has_changed(project, session):
     (project / "AGENTS.md").write_text("one")
     await anyio.sleep(0.03)  # no event says when the file is old enough to be told from a later one
-    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)()
     assert "one" in await session.block()
     for _ in range(2):
-        assert session.notes.look_early(ON, session.roots, trusted=None, check=True) is None
+        assert session.notes.look_early(ON, session.roots, trusted=None, devices=session.near) is None
         assert "one" in await session.block()
-    assert session.notes.look_early(ON, session.roots, trusted=False, check=True) is not None
-    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
-    assert session.notes.look_early(ON.model_copy(update={}), session.roots, trusted=None, check=True) is not None
-    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
-    assert session.notes.look_early(ON, session.roots, trusted=None, check=True) is None
+    assert session.notes.look_early(ON, session.roots, trusted=False, devices=session.near) is not None
+    session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)()
+    assert (
+        session.notes.look_early(ON.model_copy(update={}), session.roots, trusted=None, devices=session.near)
+        is not None
+    )
+    session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)()
+    assert session.notes.look_early(ON, session.roots, trusted=None, devices=session.near) is None
     (project / "AGENTS.md").write_text("other")
-    look = session.notes.look_early(ON, session.roots, trusted=None, check=True)
+    look = session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)
     assert look is not None
     look()
     assert "other" in await session.block()
@@ -203,17 +207,19 @@ async def test_no_look_is_needed_while_nothing_has_changed(project, session):
 
 async def test_an_early_look_counts_for_nothing_once_the_folder_is_not_trusted(project, session):
     (project / "AGENTS.md").write_text("one")
-    session.notes.look_early(ON, session.roots, trusted=True, check=True)()
+    session.notes.look_early(ON, session.roots, trusted=True, devices=session.near)()
     assert await session.block(trusted=False) == ""
 
 
 async def test_an_early_look_under_other_settings_is_taken_again(project, session):
     (project / "AGENTS.md").write_text("one")
     (project / "OTHER.md").write_text("other")
-    session.notes.look_early(ON, session.roots, trusted=None, check=True)()
+    session.notes.look_early(ON, session.roots, trusted=None, devices=session.near)()
     assert "other" in await session.block(ON.model_copy(update={"files": ("OTHER.md",)}))
     assert (
-        session.notes.look_early(ON.model_copy(update={"enabled": False}), session.roots, trusted=None, check=True)
+        session.notes.look_early(
+            ON.model_copy(update={"enabled": False}), session.roots, trusted=None, devices=session.near
+        )
         is None
     )
     assert "one" in await session.block()

@@ -51,7 +51,7 @@ class Folder:
             lambda: self.messages,
             lambda text: text.replace("ghp_fake", "[REDACTED]"),
             lambda: self.shared,
-            unchanged=lambda: self.unchanged,
+            unchanged=lambda _: self.unchanged,
             wanted=lambda: self.wanted,
             today=lambda: self.today,
         )
@@ -137,7 +137,7 @@ async def test_a_file_that_changed_is_told_once_and_again_after_it_was_read(fold
 async def test_an_early_look_is_the_look_of_the_next_prompt(folder: Folder):
     changed = "Changed on disk since you last saw them"
     folder.changed = ["a.py"]
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     folder.changed = ["a.py", "b.py"]
     assert (await folder.told())[changed] == "a.py"
     assert await folder.told() == {changed: "b.py"}  # an early look serves one prompt
@@ -148,26 +148,26 @@ async def test_no_look_is_needed_while_nothing_has_changed(folder: Folder):
     await anyio.sleep(0.03)  # no event says when the files are old enough to be told from later ones
     await folder.look()
     folder.unchanged = True
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     assert set(await folder.told()) == {"Date", "Git branch", "Uncommitted files", "Likely test command"}
     folder.find_changed = pytest.fail
     for _ in range(2):
-        assert folder.facts.look_early(check=True) is None
+        assert folder.facts.look_early(devices=(folder.path.stat().st_dev,)) is None
         assert await folder.told() == {}
     folder.unchanged = False
-    assert folder.facts.look_early(check=True) is not None
+    assert folder.facts.look_early(devices=(folder.path.stat().st_dev,)) is not None
     folder.unchanged, folder.find_changed = True, lambda: [str(folder.path / "a.py")]
-    folder.facts.look_early(check=True)()
-    assert folder.facts.look_early(check=True) is not None  # until the model has read it
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
+    assert folder.facts.look_early(devices=(folder.path.stat().st_dev,)) is not None  # until the model has read it
     folder.find_changed = tuple
-    folder.facts.look_early(check=True)()
-    assert folder.facts.look_early(check=True) is None
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
+    assert folder.facts.look_early(devices=(folder.path.stat().st_dev,)) is None
     (folder.path / ".git" / "HEAD").write_text("ref: refs/heads/topic\n")
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     assert (await folder.told())["Git branch"] == "topic"
     folder.dirty = ("a.py",)
     await folder.look()
-    assert folder.facts.look_early(check=True) is not None
+    assert folder.facts.look_early(devices=(folder.path.stat().st_dev,)) is not None
 
 
 def test_an_early_look_is_too_old_after_its_seconds():
@@ -179,20 +179,20 @@ def test_an_early_look_is_too_old_after_its_seconds():
 
 async def test_what_only_an_early_look_saw_is_told_with_the_next_prompt(folder: Folder):
     folder.changed = ["a.py"]
-    folder.facts.look_early(check=True)()  # the prompt is cancelled
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()  # the prompt is cancelled
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     assert (await folder.told())["Changed on disk since you last saw them"] == "a.py"
 
 
 async def test_an_early_look_under_other_roots_is_taken_again(folder: Folder):
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     (folder.path / ".git" / "HEAD").write_text("ref: refs/heads/topic\n")
     folder.roots = Roots(str(folder.path))
     assert (await folder.told())["Git branch"] == "topic"
 
 
 async def test_an_early_look_before_another_look_at_the_folder_is_taken_again(folder: Folder):
-    folder.facts.look_early(check=True)()
+    folder.facts.look_early(devices=(folder.path.stat().st_dev,))()
     folder.dirty = ("a.py",)
     await folder.look()
     assert (await folder.told())["Uncommitted files"] == "a.py"
@@ -207,12 +207,12 @@ async def test_an_early_look_that_failed_is_taken_again_and_one_that_hangs_is_no
         return ()
 
     folder.find_changed = lambda: [folder.changed[9]]
-    look = folder.facts.look_early(check=True)
+    look = folder.facts.look_early(devices=(folder.path.stat().st_dev,))
     look()
     folder.find_changed = lambda: ()
     assert set(await folder.told()) == {"Date", "Git branch"}
     folder.find_changed = hangs
-    look = folder.facts.look_early(check=True)
+    look = folder.facts.look_early(devices=(folder.path.stat().st_dev,))
     waiting = threading.Thread(target=look)
     waiting.start()
     assert begun.wait(10)

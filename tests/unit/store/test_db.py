@@ -26,7 +26,14 @@ import pytest
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import schema as db_opening
 from acp_agent.store.db import Database, Step
-from acp_agent.store.schema import MIGRATIONS, VERSION, TransactionConnection, are_local, migrate, network_file_system
+from acp_agent.store.schema import (
+    MIGRATIONS,
+    VERSION,
+    TransactionConnection,
+    local_devices,
+    migrate,
+    network_file_system,
+)
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
 pytestmark = pytest.mark.anyio
@@ -1119,14 +1126,13 @@ def test_a_network_file_system_is_told_by_its_device(tmp_path):
     assert network_file_system(str(tmp_path), str(tmp_path / "nothing")) is None
 
 
-def test_folders_are_local_if_the_kernel_lists_no_network_under_them(tmp_path):
+def test_folders_are_on_devices_that_answer_at_once_if_the_kernel_lists_no_network_under_them(tmp_path):
     there, missing = str(tmp_path), str(tmp_path / "not" / "yet")
-    assert not are_local((there,), str(tmp_path / "mountinfo")), "nobody tells"
-    assert are_local((there, missing), mounts(tmp_path, "btrfs"))
-    assert are_local((there,), mounts(tmp_path, "nfs4")), "the table is read once"
-    (tmp_path / "mountinfo").rename(tmp_path / "others")
-    for folder in (there, missing):
-        assert not are_local((folder,), str(tmp_path / "others"))
+    assert local_devices((there, missing), mounts(tmp_path, "btrfs")) == {tmp_path.stat().st_dev}
+    for kind in ("nfs4", "fuse.gcsfuse", "fuse", "autofs"):
+        for folder in (there, missing):
+            assert local_devices((folder,), mounts(tmp_path, kind)) == frozenset(), kind
+    assert local_devices((there,), str(tmp_path / "nothing")) == frozenset(), "nobody tells"
 
 
 async def test_on_a_network_file_system_there_is_a_journal_and_a_warning(path, tmp_path, monkeypatch):

@@ -65,26 +65,27 @@ def test_files_that_are_as_they_were_cost_a_stat_and_no_question_whether_they_ma
 
 
 def test_whether_nothing_has_changed_is_seen_without_reading_unless_there_are_many_files(roots: Roots, tmp_path: Path):
-    seen = SeenFiles(lambda: roots, now=lambda: 10**19)
-    assert seen.is_unchanged()
+    seen, near = SeenFiles(lambda: roots, now=lambda: 10**19), (tmp_path.stat().st_dev,)
+    assert seen.is_unchanged(near)
     for number in range(100):
         (tmp_path / f"{number}.py").write_text("same\n")
         seen.note(str(tmp_path / f"{number}.py"), "same\n")
-    assert seen.is_unchanged()
+    assert seen.is_unchanged(near)
+    assert not seen.is_unchanged((near[0] + 1,))  # that device may hang
     (tmp_path / "7.py").write_text("other\n")
-    assert not seen.is_unchanged()
+    assert not seen.is_unchanged(near)
     (tmp_path / "7.py").write_text("same\n")
-    assert not seen.is_unchanged()  # until it was read
+    assert not seen.is_unchanged(near)  # until it was read
     assert seen.changed() == ()
-    assert seen.is_unchanged()
+    assert seen.is_unchanged(near)
     (tmp_path / "7.py").unlink()
-    assert not seen.is_unchanged()
+    assert not seen.is_unchanged(near)
     seen.forget(str(tmp_path / "7.py"))
     for number in (100, 101):
-        assert seen.is_unchanged()
+        assert seen.is_unchanged(near)
         (tmp_path / f"{number}.py").write_text("same\n")
         seen.note(str(tmp_path / f"{number}.py"), "same\n")
-    assert not seen.is_unchanged()
+    assert not seen.is_unchanged(near)
     assert seen.changed() == ()
 
 
