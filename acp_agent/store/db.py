@@ -4,8 +4,8 @@ Writes that wait at the same time become one transaction (group commit), so that
 one of them fails, each is run in a transaction of its own. Writes run in the connection's thread, apart from short
 ones: the way to the thread and back takes longer than they do.
 
-A committed write survives the death of the process (WAL, synchronous=NORMAL). If it is durable, the log is synced right
-behind the commit, and then the write survives a power cut too. No caller waits for that sync: it takes longer than the
+A committed write survives the death of the process (WAL, synchronous=NORMAL). If it is durable, the log is synced some
+milliseconds later, and then the write survives a power cut too. No caller waits for that sync: it takes longer than the
 write itself.
 
 A writer waits for other processes up to five seconds. Every failure is raised as a StoreUnavailable that names its

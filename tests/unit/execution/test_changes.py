@@ -20,9 +20,9 @@ from acp_agent.workspace.undo import RestoredTurn, UndoError
 from tests.unit.gates.chain import call, command
 
 pytestmark = pytest.mark.anyio
-WORK = "/work"
+WORK = "/project"
 NOTHING = CommandChanges()
-SOME = CommandChanges(("/work/a", "/work/b"), ("/work/c",), (Diff("/work/a", "1\n2\n", "1\n3\n"),))
+SOME = CommandChanges(("/project/a", "/project/b"), ("/project/c",), (Diff("/project/a", "1\n2\n", "1\n3\n"),))
 Work = Callable[[], ToolResult]
 
 
@@ -115,11 +115,11 @@ async def test_a_command_is_looked_at_everywhere_and_a_tool_where_it_changes_som
 
 
 async def test_what_a_command_changed_is_shown_to_the_user_and_named_to_the_model():
-    tool = Tool(ToolResult("out", diffs=(Diff("/work/z", None, "z"),)))
+    tool = Tool(ToolResult("out", diffs=(Diff("/project/z", None, "z"),)))
     result = await outcome(Watch(SOME), command("make"), tool)
     assert ending(result) == "[changed: a, b; deleted: c]"
-    assert [each.path for each in result.diffs] == ["/work/z", "/work/a"]
-    assert [(each.path, each.line) for each in result.locations] == [("/work/a", 2), ("/work/b", None)]
+    assert [each.path for each in result.diffs] == ["/project/z", "/project/a"]
+    assert [(each.path, each.line) for each in result.locations] == [("/project/a", 2), ("/project/b", None)]
     assert await outcome(Watch(SOME), command("make"), shown=False) == ToolResult("out")
     assert await outcome(Watch(), command("make")) == ToolResult("out")
     assert await outcome(Watch(SOME), write()) == ToolResult("out")
@@ -127,7 +127,7 @@ async def test_what_a_command_changed_is_shown_to_the_user_and_named_to_the_mode
 
 async def test_of_many_changed_files_twenty_are_named():
     for count, told in ((20, "f19]"), (21, "f19, and 1 more]")):
-        found = CommandChanges(tuple(f"/work/f{number}" for number in range(count)))
+        found = CommandChanges(tuple(f"/project/f{number}" for number in range(count)))
         assert ending(await outcome(Watch(found), command("make"))).endswith(told)
 
 
@@ -143,8 +143,8 @@ async def test_that_the_folder_is_too_large_is_told_once():
 async def test_the_agents_changes_are_counted_and_the_users_are_not():
     for invocation, found, result, counted in (
         (command("make"), SOME, ToolResult("out"), 1),
-        (command("make"), CommandChanges(("/work/a",)), ToolResult("out"), 1),
-        (command("make"), CommandChanges((), ("/work/a",)), FAILED, 1),
+        (command("make"), CommandChanges(("/project/a",)), ToolResult("out"), 1),
+        (command("make"), CommandChanges((), ("/project/a",)), FAILED, 1),
         (command("make"), NOTHING, ToolResult("out"), 0),
         (write(), NOTHING, ToolResult("out"), 1),
         (write(), NOTHING, FAILED, 0),
@@ -210,7 +210,7 @@ async def test_a_call_that_ends_is_looked_at_before_its_result():
 
 IN_SRC = Transaction((Glob("src/*.py"), Glob("docs/**")), rolls_back=True, codes=(1, 2), required=False)
 ENTRIES = tuple(
-    EntryChange(f"/work/{name}", before, after)
+    EntryChange(f"/project/{name}", before, after)
     for name, before, after in (
         ("src/a.py", None, "new"),
         ("src/b.py", "old", "new"),
@@ -232,7 +232,7 @@ rolled: Callable[..., Any] = functools.partial(outcome, invocation=command("make
 async def test_what_a_failed_command_changed_in_its_scope_is_taken_back():
     watch = Watch(CHANGED)
     result = await rolled(watch, tool=exits(1))
-    assert [each.path for each in watch.taken_back] == ["/work/src/a.py", "/work/src/b.py", "/work/docs/d/e"]
+    assert [each.path for each in watch.taken_back] == ["/project/src/a.py", "/project/src/b.py", "/project/docs/d/e"]
     assert result.envelope == {"exit_code": 1, "rollback": {"restored": 2, "deleted": 1}}
     assert ending(result) == "[the command failed, so what it changed was taken back: 2 restored, 1 deleted]"
 

@@ -115,7 +115,7 @@ class Session:
         library: Any = Library(*hooks)
         self.needs = HookDependencies(
             "s1",
-            "/work",
+            "/project",
             self.terminal,
             lambda: Gates(tuple(gates or (Fixed("blocklist", Allow()),))),
             self._backends,
@@ -164,11 +164,11 @@ async def test_a_hook_is_given_the_call_and_the_folder():
     session = Session(hook(BEFORE, timeout=7))
     assert await session.hooks.before(facts_of(command("ls"))) == Allow()
     request = session.terminal.started[0].request
-    assert (request.cwd, request.timeout) == ("/work", 7)
+    assert (request.cwd, request.timeout) == ("/project", 7)
     assert session.terminal.given() == {
         "session_id": "s1",
         "transcript_path": "",
-        "cwd": "/work",
+        "cwd": "/project",
         "permission_mode": "suggest",
         "hook_event_name": "PreToolUse",
         "tool_name": "bash",
@@ -176,8 +176,8 @@ async def test_a_hook_is_given_the_call_and_the_folder():
         "tool_use_id": "call-1",
     }
     assert session.terminal.variables() == [
-        "export ACP_AGENT_PROJECT_DIR='/work'",
-        "export CLAUDE_PROJECT_DIR='/work'",
+        "export ACP_AGENT_PROJECT_DIR='/project'",
+        "export CLAUDE_PROJECT_DIR='/project'",
     ]
     assert session.terminal.started[0].releases == 1
     ((made, result),) = session.auditor.records
@@ -195,7 +195,7 @@ async def test_a_hook_in_the_form_of_claude_code_is_given_its_names_and_a_whole_
     await session.hooks.before(facts)
     theirs, ours = session.terminal.given(0), session.terminal.given(1)
     assert theirs["tool_name"] == "Write"
-    assert theirs["tool_input"] == {"path": "a.py", "file_path": "/work/a.py"}
+    assert theirs["tool_input"] == {"path": "a.py", "file_path": "/project/a.py"}
     assert (ours["tool_name"], ours["tool_input"]) == ("write", {"path": "a.py"})
     await session.hooks.before(facts_of(call("mcp_x_y", McpSubject("x", "y"), arguments={"path": 5})))
     assert session.terminal.given(2)["tool_name"] == "mcp__x__y"
@@ -378,10 +378,10 @@ async def test_the_start_is_told_once_with_its_notes_and_a_move_too():
         await session.background()
     assert session.terminal.ran == ["a", "b", "m"]
     assert session.terminal.given(0)["source"] == "resume"
-    assert session.terminal.given(2) | {"old_cwd": "/before", "new_cwd": "/work"} == session.terminal.given(2)
+    assert session.terminal.given(2) | {"old_cwd": "/before", "new_cwd": "/project"} == session.terminal.given(2)
     assert session.terminal.variables(2)[:2] == [
         "export ACP_AGENT_OLD_CWD='/before'",
-        "export ACP_AGENT_NEW_CWD='/work'",
+        "export ACP_AGENT_NEW_CWD='/project'",
     ]
     assert told[0].count("welcome") == 2
     assert await session.hooks.notes() == ""
@@ -425,20 +425,20 @@ async def test_changed_files_are_told_together_to_the_hooks_about_them(monkeypat
     write = call("write", PathSubject("a.py", Access.WRITE), PathSubject("seen", Access.READ))
     await change(write, failed)
     await change(call("read", PathSubject("a.py", Access.READ)), ToolResult("out"))
-    await change(command("ls"), ToolResult("out", locations=(Location("/work/x"),)))
+    await change(command("ls"), ToolResult("out", locations=(Location("/project/x"),)))
     assert session.later == []
     await change(write, ToolResult("out"))
-    await change(command("make"), replace(failed, locations=(Location("/work/d/b.py"), Location("/elsewhere/x.py"))))
-    await change(call("write", PathSubject("/work/notes", Access.WRITE)), ToolResult("out"))
+    await change(command("make"), replace(failed, locations=(Location("/project/d/b.py"), Location("/elsewhere/x.py"))))
+    await change(call("write", PathSubject("/project/notes", Access.WRITE)), ToolResult("out"))
     assert len(session.later) == 1
     await session.background()
     assert session.terminal.ran == ["all", "python"]
-    assert session.terminal.given(0)["file_path"] == "/work/a.py"
-    assert session.terminal.given(0)["file_paths"] == ["/work/a.py", "/work/d/b.py", "/work/notes"]
-    assert session.terminal.given(1)["file_paths"] == ["/work/a.py", "/work/d/b.py"]
+    assert session.terminal.given(0)["file_path"] == "/project/a.py"
+    assert session.terminal.given(0)["file_paths"] == ["/project/a.py", "/project/d/b.py", "/project/notes"]
+    assert session.terminal.given(1)["file_paths"] == ["/project/a.py", "/project/d/b.py"]
     await change(write, ToolResult("out"))
     await session.background()
-    assert session.terminal.given()["file_paths"] == ["/work/a.py"]
+    assert session.terminal.given()["file_paths"] == ["/project/a.py"]
     assert os.path.basename(session.terminal.variables()[0]) == "a.py'"
     without = Session(hook(AFTER))
     await without.hooks.after(facts_of(write), ToolResult("out"))
@@ -455,7 +455,7 @@ async def test_a_servers_tool_is_called_if_the_session_allows_it_without_a_quest
         given_back.append("lease")
 
     async def run(context: ToolContext) -> ToolResult:
-        assert (context.cwd, context.backends) == ("/work", session.backends)
+        assert (context.cwd, context.backends) == ("/project", session.backends)
         context.defer(give_back)
         return ToolResult('{"decision": "deny", "reason": "the server says no"}')
 
