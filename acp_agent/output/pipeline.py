@@ -123,7 +123,7 @@ class Fitted:
                 text = fence(text, self._source.call_id, external=self._source.source or spec.name)
             elif spec.kind is ToolKind.EXECUTE or not spec.mutates:
                 text = fence(text, self._source.call_id)
-        kept = f"[the whole output was not kept: {trouble}]" if trouble else ""
+        kept = f"[the whole output was not stored: {trouble}]" if trouble else ""
         if reference:
             size = f"{self.lines} lines, {len(self.whole)} chars"
             kept = f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"

@@ -1,4 +1,4 @@
-"""Databases nobody can use: the result arrives all the same and says why its whole was not kept (issue 5)."""
+"""Databases nobody can use: the result arrives all the same and says why its whole was not stored (issue 5)."""
 
 import os
 import resource
@@ -73,7 +73,7 @@ async def said_with(folder: Path, prepare: Callable[[Path], None], **options: bo
 async def test_something_else_in_its_place_is_left_alone_and_named(tmp_path, prepare, cause):
     said, _ = await said_with(tmp_path, prepare)
     (line,) = [line for line in said.splitlines() if "acp-agent.db" in line]
-    assert line.startswith("[the whole output was not kept: the database ")
+    assert line.startswith("[the whole output was not stored: the database ")
     assert cause in line
 
 
@@ -102,7 +102,7 @@ def locked_for_ever(tmp_path) -> Iterator[subprocess.Popen[bytes]]:
 
 async def test_one_that_another_process_keeps_locked_costs_seconds_and_not_the_result(tmp_path, locked_for_ever):
     said, _ = await said_with(tmp_path, lambda _: None, short_waits=True)
-    assert "the whole output was not kept" in said
+    assert "the whole output was not stored" in said
     assert "another process keeps it locked" in said
     locked_for_ever.stdin.close()
     locked_for_ever.wait()
@@ -119,7 +119,7 @@ async def test_a_folder_nobody_may_write_is_named(tmp_path):
         said, _ = await said_with(tmp_path, lambda _: None)
     finally:
         data.chmod(0o700)
-    assert "the whole output was not kept" in said
+    assert "the whole output was not stored" in said
 
 
 async def test_a_full_disk_is_named_and_the_next_start_works(tmp_path):
@@ -132,7 +132,7 @@ async def test_a_full_disk_is_named_and_the_next_start_works(tmp_path):
         await editor.initialize()
         limit_files(editor.agent.pid, MIB // 4)
         await editor.say(await editor.new_session(str(editor.workspace)), "go")
-    (line,) = [line for line in limited.said[0].splitlines() if "was not kept" in line]
+    (line,) = [line for line in limited.said[0].splitlines() if "was not stored" in line]
     assert "acp-agent.db cannot be used: " in line
     assert inside(limited.said[0]).endswith("line 20000 of many")
     async with thinking(tmp_path, mind.run(BIG)) as (editor, _):

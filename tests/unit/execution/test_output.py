@@ -109,7 +109,7 @@ async def test_what_is_left_out_is_kept_and_summed_up_only_where_it_is_long():
             assert (store is not None and len(store.texts) == 1) is stored
             ending = "" if result.frame is None else f"{result.frame.head}{result.frame.headline}{result.frame.ending}"
             assert ("overflow:1" in f"{ending}{result.text}") is stored
-            told = "the whole output was not kept: the disk is full" in f"{ending}{result.text}"
+            told = "the whole output was not stored: the disk is full" in f"{ending}{result.text}"
             assert told is (long and bool(trouble))
             assert bool(asked) is (stored and sums_up)
             assert ("in short" in result.text) is bool(asked)

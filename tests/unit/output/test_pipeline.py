@@ -184,7 +184,7 @@ def test_above_the_threshold_the_model_gets_head_and_tail_where_nothing_is_kept(
     assert inside(done.text).startswith("first\n")
     assert inside(done.text).endswith("\nlast\n")
     assert " characters left out here]" in done.text
-    assert done.text.endswith("[the whole output was not kept: the disk is full]")
+    assert done.text.endswith("[the whole output was not stored: the disk is full]")
 
 
 def test_above_the_threshold_the_model_gets_a_preview_and_a_reference_to_what_is_kept() -> None:
