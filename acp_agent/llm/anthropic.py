@@ -1,8 +1,8 @@
 """Anthropic's Messages API, streamed. Source: platform.claude.com, "Messages", "Streaming", "Errors".
 
 The same conversation always gives the same bytes, and a longer conversation starts with the bytes of the shorter one.
-Prompt caching works on prefixes, and newer models tie a thinking block to everything before it. Only the
-`cache_control` marks move, and neither of the two compares them.
+Prompt caching compares prefixes, and newer models check that everything before a thinking block is unchanged. Only the
+`cache_control` marks move, and both checks ignore them.
 
 A reply skips unknown events, unknown deltas and pings. It keeps a block of unknown type whole and sends it back with
 the history.

@@ -75,7 +75,7 @@ def quirk_in(error: ProviderError) -> ResponsesQuirk | None:
 
 
 def refuses_thoughts(error: ProviderError) -> bool:
-    """Return True if the server refuses earlier reasoning, as another organisation's, too old, or out of place."""
+    """Return True if the server refuses earlier reasoning: it is another organisation's, too old, or out of place."""
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
 
 

@@ -23,7 +23,7 @@ _MOST_METHODS = 64
 
 
 class Drawing(NamedTuple):
-    """The parts of messages that a client draws. With the defaults, for unknown clients, any shows the user everything.
+    """The parts of messages that a client draws. The defaults are for unknown clients: each shows the user everything.
 
     outside_turns     it shows messages, cards and questions that come while no prompt runs
     early_updates     it keeps an update that arrives together with the answer to `session/new`

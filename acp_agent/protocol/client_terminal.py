@@ -352,7 +352,7 @@ class EditorCommand:
             await self.refresh()
 
     def _left_over(self) -> list[int]:
-        """Return the processes that the shell has left running. If there are none, look after it at once. It blocks."""
+        """Return the processes that the shell has left running. If there are none, call `afterwards`. It blocks."""
         living = self._tree.living()
         if not living:
             self._looked_after()

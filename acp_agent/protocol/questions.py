@@ -284,7 +284,7 @@ _CHANGE_WIDTH = 200
 """Characters of such a line, and of all that a title says of a change."""
 _WIDTH = 160
 _CONTINUED_SPELLED = "<U+21AA>"
-"""Stands for a sign of continuation in the text itself."""
+"""Replaces a sign of continuation that the text itself contains."""
 
 
 def question_content(paths: EditorPaths, question: Question, drawing: Drawing) -> list[Json]:
@@ -386,8 +386,8 @@ _LONGEST_NAME: Final = 100
 def options(question: Question, *, like_options: bool = True) -> list[Json]:
     """Return the options of a question. The names of those that last say what they cover and where.
 
-    CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for the option for this
-    session, so it has that of the option for the project, and stands behind it. Without `like_options` it replaces it.
+    CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for an answer for one session, so that
+    option has the kind of the one for the project, and follows it. Without `like_options`, it takes that one's place.
     """
     offered = [
         ("allow_once", "allow_once", "Allow once"),

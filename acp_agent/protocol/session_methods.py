@@ -275,7 +275,7 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     )
     answer: JsonObject = {"sessions": [_info(record) for record in newest_first]}
     if trouble is not None:
-        _log.warning("kept sessions cannot be listed", reason=str(trouble))
+        _log.warning("stored sessions cannot be listed", reason=str(trouble))
         answer["_meta"] = {"acp_agent": {"incomplete": str(trouble)}}
     if len(found) == PAGE:
         position = json.dumps((found[-1].updated_at, found[-1].id))

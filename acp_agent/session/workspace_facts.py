@@ -71,7 +71,7 @@ _NAMES = 10
 _LONGEST = 120
 _Found = TypeVar("_Found")
 _OfDisk: TypeAlias = tuple[Sequence[tuple[str, str]], frozenset[str]]  # facts, and the files that changed
-_LOOKED_AT = 200  # the most uncommitted files among which names to show are searched
+_LOOKED_AT = 200  # at most so many uncommitted files are searched for names to show
 
 
 class EarlyLook(Generic[_Found]):
@@ -110,7 +110,7 @@ class EarlyLook(Generic[_Found]):
         return is_new and self._is_after(after)
 
     def renewed(self, after: Sequence[object], devices: Collection[int]) -> bool:
-        """Return whether another look would see the same. If so, this one is new again. It takes a `stat` a path."""
+        """Return whether another look would see the same. If so, this look counts as new. Takes a `stat` a path."""
         now = time.monotonic()
         if self.found is None or not (self._is_after(after) and self._stamps.hold(devices)):
             return False
@@ -150,7 +150,7 @@ class ProjectNotes:
     ) -> EarlyLook[FoundNotes] | None:
         """Return a look that the next `block` needs, or None if it needs none.
 
-        devices   those that answer at once. If all that the last look saw is on them, they are asked if it still holds
+        devices   those that answer at once. If they hold all that the last look saw, it is reused if nothing changed
         """
         if not (settings.enabled and settings.max_chars):
             return None

@@ -114,7 +114,7 @@ class _Lane:
         return value[0]
 
     def run_now(self, step: Step[T]) -> T:
-        """Run a whole transaction at once in the caller's thread. The caller knows that the connection's is idle.
+        """Run a whole transaction at once in the caller's thread. The connection's own thread must be idle.
 
         It waits for no lock, and for the disk only at the first write to a new log. Raises _Moved, what the step
         raises, and sqlite3.Error.
@@ -242,7 +242,7 @@ class _LogSync:
 
 
 class _Write(Generic[T]):
-    """A write that waits for its transaction. `called` is set when it has ended, or must run the next group."""
+    """A write that waits for its transaction. `called` is set when it has ended, or when its task must run others too."""
 
     def __init__(self, step: Step[T], *, durable: bool, short: bool) -> None:
         self.step = step
@@ -455,7 +455,7 @@ class Database:
             write.fail(error)
 
     async def _attempt(self, lane: _Lane, run: Callable[..., Awaitable[T]], seconds: float) -> T:
-        """Run a transaction, and open the file before if needed. It waits so many seconds for other processes."""
+        """Run a transaction, and open the file before if needed. It waits at most `seconds` for other processes."""
 
         async def attempt() -> T:
             with suppress(_Moved):

@@ -47,7 +47,7 @@ _OVERFLOW: Migration = (
 )
 
 _MEMORY: Migration = (
-    # `recency` says which note was kept last, whatever the clock did; a key is never used again. The index of
+    # `recency` says which note was stored last, whatever the clock did; a key is never used again. The index of
     # words is created with the first note (memories.py), since not every SQLite has FTS5.
     """
     CREATE TABLE memories (
@@ -402,7 +402,7 @@ STATEMENT_WAIT = 0.1
 
 _BESIDE = ("-wal", "-shm", "-journal")
 _PAGE = 16 * 1024
-"""Bytes of a page: an output of 10 MiB is written half again as fast as with 4 KiB, and an event as fast."""
+"""Bytes of a page. An output of 10 MiB is written 1.5 times as fast as with pages of 4 KiB, and an event as fast."""
 _LOG_BYTES = 16 * 1024 * 1024
 """The most bytes that the log keeps on disk after it was written back: one long output must not enlarge it for good."""
 

@@ -292,7 +292,7 @@ class SessionMail:
         self._moved()
 
     def _moved(self) -> None:
-        """Wake the tasks that wait for messages."""
+        """Wake the readers that wait for messages."""
         came, self._came = self._came, anyio.Event()
         came.set()
 
@@ -318,7 +318,7 @@ class SessionMail:
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
         """Return the unread messages. If there are none, wait for the first one, at most so many seconds.
 
-        The wait ends too when one of the others ends, from which a message might have been expected.
+        The wait also ends when another agent ends, because a message might have been expected from it.
         """
         others = {*self.names(who)}
         with anyio.move_on_after(seconds):
@@ -331,7 +331,7 @@ class SessionMail:
         return messages
 
     def announcement(self, who: str) -> str:
-        """Return one line about messages that came since the last one; empty for none."""
+        """Return one line about the messages that came since the last announcement; empty for none."""
         unread = self._unread.get(who, [])
         if len(unread) <= self._told.get(who, 0):
             return ""
@@ -356,7 +356,7 @@ class SharedWork:
             self.mail.open(run_id)
 
     async def ended(self, run_id: str, state: RunState) -> Sequence[str]:
-        """Give back what a sub-agent has, because its run has ended. Return the ids of its tasks."""
+        """Give back the tasks that a sub-agent has, because its run has ended. Return their ids."""
         ending = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(state, "ended")
         return await self.board.give_back(run_id, f"which {ending}")
 

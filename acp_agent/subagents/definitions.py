@@ -268,7 +268,7 @@ def _hooks(fields: Fields, text: MarkdownFile) -> "tuple[Hook, ...]":
 
 
 def _slip(entry: str) -> str:
-    """Return what is wrong with an entry; empty if it may name a tool, which users and servers may have brought."""
+    """Return what is wrong with an entry; empty if it may be a tool's name. Users and servers may bring any tools."""
     word = entry.lower().strip()
     if "(" in word:
         return f"{entry!r} names a part of a tool's calls; here a tool is allowed or denied as a whole"

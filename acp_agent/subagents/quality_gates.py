@@ -165,7 +165,7 @@ class QualityGates:
         self._seen = self._changes()
 
     async def answered(self, *, is_last: bool) -> AnswerCheck:
-        """Check the work of the turn if it changed files, or if it failed before. Raises only cancellation."""
+        """Run the gates if the turn changed files, or if a gate failed before in it. Raises only cancellation."""
         changes = self._changes()
         if changes is not None and changes == self._seen and not self._failures:
             return AnswerCheck()

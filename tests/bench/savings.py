@@ -185,10 +185,10 @@ Made by `make bench` (`python -m tests.bench.savings`) from the {len(everything)
 others written by hand from the formats' documentation (docker, kubectl, go, brew, journalctl). A test holds each to the
 lines that must survive and the lines that must go.
 
-*raw* is what the model would read without filters; terminal escapes and overwritten progress are gone from it already,
-so no credit is taken for those. *shown* is what it reads instead, with the line that says where the whole output is
-kept. *saving* is over the sum of a command's outputs, *median* over its outputs one by one, and for all outputs over
-each of them. Short outputs are left as they are, and so is what no rule is for; both count.
+*raw* is what the model would read without filters: terminal escapes and overwritten progress are already removed, so
+they do not count as saved. *shown* is what the model reads instead, with the line that says where the whole output is
+stored. *saving* compares the sums of *raw* and *shown* over all outputs of a row. *median* is the median of the savings
+of its single outputs. Short outputs, and outputs for which there is no rule, stay as they are and are counted too.
 
 ![Characters printed and characters shown to the model, by command](savings.svg)
 
