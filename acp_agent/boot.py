@@ -30,7 +30,7 @@ _PATIENCE = 0.02
 _NEW_OBJECTS = 10_000
 """The number of new objects after which the garbage collector runs. It finds little, since few are in cycles."""
 _WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
-"""Variables that have the server record or check every message. So it must answer `session/new` itself."""
+"""Variables that make the server record or check every message. With one of them, the server answers `session/new`."""
 
 
 class Handover:

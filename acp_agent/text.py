@@ -36,7 +36,7 @@ _SCAN_LIMIT = 2000  # characters of a text from which a title is made: a command
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width, surrogates, separators
 _BLANK_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 BLANK = lazy_regex(f"[{_BLANK_LETTERS}\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Letters, marks and symbols that are drawn as nothing, although their Unicode categories do not tell.
+"""Letters, marks and symbols that are invisible, which their Unicode categories do not show.
 
 These are the ones of Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties, and the blank Braille pattern.
 """
@@ -172,7 +172,7 @@ def _unescaped_line(line: str, every_line: bool) -> str:  # noqa: FBT001
 
 
 def _restored(escapes: re.Match[str]) -> str:
-    """Return the characters of escapes. What `escaped` never escapes was written as it is."""
+    """Return the characters that the escapes stand for. Escapes that `escaped` never makes are returned unchanged."""
     units = bytes.fromhex(escapes[0].replace("\\u", ""))
     chars = units.decode("utf-16-be", "surrogatepass")
     if all(char in "\\[" or _UNSEEN.match(char) for char in chars):
@@ -295,8 +295,8 @@ _ESCAPED = {"<": "&lt;", "[": "&#91;"}
 def defanged(text: str) -> str:
     """Return the text with the first character of everything that looks like one of our marks escaped.
 
-    A text of a model, a page or a repository that opens or closes such a mark could pass for ours. Fences have ids that
-    keep data apart; this is for readers that do not compare the ids.
+    Without this, such a mark in a text of a model, a page or a repository could pass for one of ours. `fenced` gives
+    each fence an id that the text does not contain, but a reader may not compare the ids.
     """
     return _LIKE_OURS.sub(lambda mark: _ESCAPED[mark[0]], text)
 

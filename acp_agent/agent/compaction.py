@@ -5,7 +5,8 @@
                             well below the threshold.
     hard threshold (90 %)   A model writes a summary of everything before the current turn.
     /compact, compress_context   The same, because the user or the model asked for it.
-    context too long        The model refused the request: both are done, as far as they go.
+    context too long        The model refused the request. A summary is written, then every old output is replaced
+                            except those of the last round.
 
 Summaries form the knowledge block at the head of the conversation. They stay byte for byte until the block fills a
 quarter of the budget; the next summary then covers the block, too. Messages are removed only after their summary has
@@ -183,7 +184,7 @@ class Compactor:
     def begin(self) -> None:
         self._failed = False
 
-    async def make(self, budget: int) -> bool:
+    async def make_room(self, budget: int) -> bool:
         used, limits = self._history.estimate(), self._thresholds
         if not limits.automatic:
             return False
@@ -204,7 +205,7 @@ class Compactor:
             await self._prune(plan)
         return False
 
-    async def overflowed(self) -> bool:
+    async def shorten(self) -> bool:
         before = self._history.estimate()
         if not self._thresholds.automatic:
             return False
@@ -332,7 +333,7 @@ class Compactor:
             await self._emit(Notice(Severity.WARNING, f"The summary was not stored: {error}"))
 
 
-MakeCompactor = Callable[[History, EventSink, Callable[[], int]], Compactor]
+CompactorFactory = Callable[[History, EventSink, Callable[[], int]], Compactor]
 """Makes the compactor of a conversation. The last argument returns the tokens that the conversation may fill."""
 
 

@@ -106,14 +106,14 @@ class ContextLimiter(Protocol):
         """Begin a turn."""
         ...
 
-    async def make(self, budget: int) -> bool:
+    async def make_room(self, budget: int) -> bool:
         """Shorten the conversation before a model call if that is due. `budget` is in tokens and positive.
 
         Return False if there may be too little room, so that the turn stops early. Raises only cancellation.
         """
         ...
 
-    async def overflowed(self) -> bool:
+    async def shorten(self) -> bool:
         """Shorten the conversation as far as possible, because the model refused it. Return whether it is shorter."""
         ...
 
@@ -171,10 +171,10 @@ class Hooks:
     session_ended  returns whether a turn was cancelled because the session ends, and not by the user
     """
 
-    offer: ToolSelection = field(default_factory=AllTools)
+    selection: ToolSelection = field(default_factory=AllTools)
     observer: Observer | None = None
     phases: Phases | None = None
-    room: ContextLimiter | None = None
+    limiter: ContextLimiter | None = None
     reports: Reports | None = None
     checks: AnswerChecks | None = None
     began: Callable[[], None] | None = None

@@ -333,14 +333,14 @@ class _Turn:
             return await self._stop(StopReason.END_TURN, notes.EMPTY_PROMPT)
         self._tell_model(facts)
         hooks, toolset = self._hooks, self._agent.toolset
-        if hooks.room is not None:
-            hooks.room.begin()
+        if hooks.limiter is not None:
+            hooks.limiter.begin()
         if hooks.observer is not None:
             hooks.observer.begin()
         if hooks.checks is not None:
             hooks.checks.begin()
         specs: tuple[ToolSpec, ...] | None = self._agent.take_specs()
-        await hooks.offer.begin(prompt, specs)
+        await hooks.selection.begin(prompt, specs)
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.before_first_inference(prompt, toolset))
         rounds = self._agent.limits.max_tool_iterations
@@ -397,7 +397,7 @@ class _Turn:
             if repetition is Repetition.TOLD:
                 results = [_with_note(part, *counted[-1]) for part in results]
             self._history.append(Message(Role.USER, tuple(results)))
-            hooks.offer.finished(outcomes)
+            hooks.selection.finished(outcomes)
         if hooks.observer is not None:
             self._tell_model(hooks.observer.finished(outcomes))
         if repetition is Repetition.ENDED and not is_last:  # the iteration cap takes precedence
@@ -429,22 +429,22 @@ class _Turn:
             if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG or self._shown or self._overflowed:
                 raise
             self._overflowed = True
-            if self._hooks.room is None or not await self._hooks.room.overflowed():
+            if self._hooks.limiter is None or not await self._hooks.limiter.shorten():
                 raise
         return await self._read_reply(specs)
 
     async def _read_reply(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
         """Send one request. The answer is kept even if the call fails, without what the tool selection had added."""
         agent, hooks = self._agent, self._hooks
-        offered = tuple(hooks.offer.offered(specs))
+        offered = tuple(hooks.selection.offered(specs))
         request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
-        # It keeps as many bytes as there are tokens in the budget: a quarter of what would fit.
+        # As many bytes of the reply are kept as the budget has tokens. A token has about four bytes.
         reply = Reply(agent.emit, keeps=agent.budget, opening=PARAGRAPH if self._spoke else "")
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
             fit = with_fit_calls(reply.message, self._history.call_ids, agent.limits.max_calls)
-            received = hooks.offer.received(fit.message)
+            received = hooks.selection.received(fit.message)
             received = replace(received, answered={**received.answered, **fit.answered})
             self._kept_reply = self._history.append(received.message) or self._kept_reply
             self._shown = reply.shown
@@ -460,8 +460,8 @@ class _Turn:
             self._history.append(Message(Role.USER, (TextPart(note),)))
 
     async def _over_budget(self) -> StopReason | None:
-        budget, room = self._agent.budget, self._hooks.room
-        if not budget or (room is not None and await room.make(budget)):
+        budget, limiter = self._agent.budget, self._hooks.limiter
+        if not budget or (limiter is not None and await limiter.make_room(budget)):
             return None
         used = self._history.estimate()
         if used <= budget * self._agent.limits.budget_stop:

@@ -37,7 +37,7 @@ class LinkDirection(StrEnum):
 
 def _outbound(direction: LinkDirection) -> LinkDirection:
     if direction is not LinkDirection.OUTBOUND:
-        told = "outbound: over ACP an agent can give its client no task, only ask it for files, terminals and answers"
+        told = "outbound, since over ACP an agent cannot give its client tasks"
         raise ValueError(told)
     return direction
 
@@ -160,9 +160,9 @@ class QualityGateSettings(Section):
         Words, Field(description="The sub-agents whose reports are judged. Empty: those that may change files.")
     ] = ()
     block_on_failure: Annotated[
-        bool, Field(description="Whether the agent goes on with the reason if the gate fails. false: you are told.")
+        bool, Field(description="Whether failed work goes back to the agent, with the reason. false: you are told.")
     ] = True
-    max_retries: Annotated[int, Field(ge=0, le=10, description="How often it goes on at most.")] = 2
+    max_retries: Annotated[int, Field(ge=0, le=10, description="The most times that the work goes back.")] = 2
     timeout_secs: Annotated[int, Field(ge=1, le=86_400, description="Seconds the command may take.")] = 300
 
     def check(self) -> None:

@@ -86,7 +86,7 @@ class PathStamps:
         return self._asked(path)[1]
 
     def doubt(self) -> None:
-        """Note that reading failed, perhaps for a moment only: it is to be tried again though nothing changes."""
+        """Note that reading failed. `hold` returns False from now on, since another attempt may succeed."""
         self._is_doubtful = True
 
     def hold(self, devices: Collection[int]) -> bool:

@@ -248,7 +248,7 @@ _TABLES = (PROVIDERS, SERVERS)
 """Lists of tables. Their valid entries are used even if another entry is faulty."""
 
 _FORBIDDING = (_READING, "tools.policy", "tools.authorization")
-"""Tables in which an unknown name may be a misspelt ban. The code that uses them looks for such problems."""
+"""Tables in which an unknown name may be a misspelt ban. Each such name is reported as a problem of its own."""
 
 _MOST_NAMED = 5
 _MOST = 50

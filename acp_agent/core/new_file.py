@@ -22,7 +22,7 @@ _ALWAYS = os.O_WRONLY | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.acp-agent-[0-9a-f]{16}\.tmp")
 _ATTEMPTS = 10
-_ABANDONED = 3600 * 10**9  # nanoseconds. Without locks, a file that was changed since may still be written
+_ABANDONED = 3600 * 10**9  # nanoseconds. Where locks fail, a file that changed within them may still be in use
 
 
 def temporary_name() -> str:

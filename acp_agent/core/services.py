@@ -103,7 +103,7 @@ class Remembered:
 
 
 class Memories(Protocol):
-    """Notes of all sessions of this user. Texts are redacted already (session/slash/handler.py)."""
+    """Notes of all sessions of this user. `RedactedMemories` of session/toolset/settings.py redacts their texts."""
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
         """Keep a note. Return it, and whether it is new: the same text twice is one note. Durable on return.

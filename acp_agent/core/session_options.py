@@ -71,7 +71,7 @@ class SessionOptions:
     thought_level  `off`, `on`, or how hard the model thinks; empty for the configured one
     temperature    the name of a preset; empty for the configured one
     agent          the agent under whose definition the session goes on; empty for its own
-    chosen         those of `LEAVE` that the user has chosen; the others follow the configuration, also when it changes
+    chosen         the `PERMISSION_FIELDS` that the user has set; the others follow the configuration when it changes
     """
 
     mode: Mode = Mode.CODE
@@ -110,16 +110,16 @@ class SessionOptions:
             return False
         return True
 
-    def take(self, autonomy: Autonomy) -> None:
-        """Set the approval level in one word. FULL sets full-auto; SUPERVISED sets suggest if it was full-auto."""
+    def _set_autonomy(self, autonomy: Autonomy) -> None:
+        """Set the approval level. FULL sets it to full-auto. SUPERVISED sets it to suggest if it was full-auto."""
         self.readonly = autonomy is Autonomy.READONLY
         if autonomy is Autonomy.FULL:
             self.auto_approve = AutoApprove.FULL_AUTO
         elif self.auto_approve is AutoApprove.FULL_AUTO:
             self.auto_approve = AutoApprove.SUGGEST
 
-    def become(self, other: "SessionOptions") -> None:
-        """Copy all settings of another object into this one, since others hold references to this one."""
+    def copy_from(self, other: "SessionOptions") -> None:
+        """Copy all settings of another object into this one, to which other objects hold references."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
@@ -133,29 +133,29 @@ class SessionOptions:
     def choose_autonomy(self, autonomy: Autonomy) -> None:
         """Apply the user's choice of the level in one word."""
         before = replace(self)
-        self.take(autonomy)
+        self._set_autonomy(autonomy)
         self._note_chosen(before)
 
     def _note_chosen(self, before: "SessionOptions") -> None:
-        """Remember that the user chose every field of `LEAVE` that differs from before."""
-        changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
-        self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)
+        """Remember that the user chose every field of `PERMISSION_FIELDS` that differs from before."""
+        changed = {name for name in PERMISSION_FIELDS if getattr(self, name) != getattr(before, name)}
+        self.chosen = tuple(name for name in PERMISSION_FIELDS if name in changed or name in self.chosen)
 
     def to_keep(self, stored: "SessionOptions") -> "SessionOptions":
         """Return the settings to store with the session. `stored` is what was stored before.
 
-        Of the fields in `LEAVE` only the user's choices in this session are stored. A level of the command line or the
-        configuration holds only as long as it is set there.
+        Of the `PERMISSION_FIELDS`, only the user's choices in this session are stored. A level of the command line or
+        the configuration holds only as long as it is set there.
         """
-        lent = {name: getattr(stored, name) for name in LEAVE if name not in self.chosen}
-        chosen = tuple(name for name in LEAVE if name in self.chosen or name in stored.chosen)
+        lent = {name: getattr(stored, name) for name in PERMISSION_FIELDS if name not in self.chosen}
+        chosen = tuple(name for name in PERMISSION_FIELDS if name in self.chosen or name in stored.chosen)
         return replace(self, **lent, chosen=chosen)
 
     def resumed(self, start: "SessionOptions", most: "SessionOptions") -> "SessionOptions":
         """Return the settings with which a stored session goes on under the current configuration.
 
-        The user's choices for the fields in `LEAVE` hold unless they are looser than `most`. The other fields in
-        `LEAVE` have the values of a new session.
+        The user's choices for the `PERMISSION_FIELDS` hold unless they are looser than `most`. The `PERMISSION_FIELDS`
+        that the user has not set have the values of a new session.
 
         start   the settings of a new session
         most    the loosest settings that a session may be resumed with
@@ -170,12 +170,12 @@ class SessionOptions:
         )
 
 
-LEAVE = ("mode", "auto_approve", "readonly")
-"""The fields that say what the agent may do. The other ones are empty until the user chooses."""
-_Leave = TypeVar("_Leave", Mode, AutoApprove)
+PERMISSION_FIELDS = ("mode", "auto_approve", "readonly")
+"""The fields that say what the agent may do. They always have a value, so `chosen` notes which the user has set."""
+_Level = TypeVar("_Level", Mode, AutoApprove)
 
 
-def tighter(one: _Leave, other: _Leave) -> _Leave:
+def tighter(one: _Level, other: _Level) -> _Level:
     """Return the one of two modes or approval levels that allows less."""
     return max(one, other, key=_LOOSEST_FIRST.index)
 

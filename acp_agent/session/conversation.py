@@ -73,8 +73,8 @@ class Conversation:
         self._redact = redact
         self._thresholds = Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction)
         self.compactor = self.compactor_of(self.history, emit, self._budget, kept)
-        self._selection = hooks.offer
-        self.hooks = replace(hooks, observer=self._reflection, phases=self._phases, room=self.compactor)
+        self._selection = hooks.selection
+        self.hooks = replace(hooks, observer=self._reflection, phases=self._phases, limiter=self.compactor)
 
     def compactor_of(
         self, history: History, emit: EventSink, budget: Callable[[], int], kept: Summaries | None = None

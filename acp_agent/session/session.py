@@ -34,7 +34,7 @@ from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import (
-    LEAVE,
+    PERMISSION_FIELDS,
     AutoApprove,
     Choices,
     Mode,
@@ -168,16 +168,16 @@ class StoredOptions:
             if self._was_changed(name, stored) and getattr(options, name) == getattr(self._here, name):
                 setattr(options, name, getattr(stored, name))
                 chosen.add(name)
-        options.become(replace(options, chosen=tuple(name for name in LEAVE if name in chosen)))
+        options.copy_from(replace(options, chosen=tuple(name for name in PERMISSION_FIELDS if name in chosen)))
         gone = settle(options, choices)
         self._here, self._stored = replace(options), replace(stored)
         return gone if options.model != model else ""
 
     def _was_changed(self, name: str, stored: SessionOptions) -> bool:
         """Return whether other processes have changed a field. A permission field counts only if the user chose it."""
-        if name in LEAVE and name not in stored.chosen:
+        if name in PERMISSION_FIELDS and name not in stored.chosen:
             return False
-        first = name in LEAVE and name not in self._stored.chosen
+        first = name in PERMISSION_FIELDS and name not in self._stored.chosen
         return first or getattr(stored, name) != getattr(self._stored, name)
 
 
@@ -489,7 +489,7 @@ class Session:
         active = replace(self.options, mode=tighter(self.options.mode, self._loosest))
         if self._reads_only:
             active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
-        self.active.become(active)  # the gates share this object
+        self.active.copy_from(active)  # the gates share this object
 
     def narrow(self, mode: Mode, tools: Selection | None) -> None:
         """Limit the session to this mode and these tools, those of the agent to which it was handed over."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acp_agent.agent.compaction import MakeCompactor
+from acp_agent.agent.compaction import CompactorFactory
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
 from acp_agent.agent.tool_calls import ShownPlan
@@ -121,20 +121,20 @@ class AgentLibrary:
 class SubAgentSession:
     """The parts of a session that its sub-agents share.
 
-    cwd      the session's folder, links resolved
-    loaded   returns the configuration in force
-    toolset  returns the session's tools
-    notes    returns the notes of the project
-    limits   returns the session's limits of a turn
-    room     returns the compactor of a conversation, for its budget of tokens
-    servers  returns the names of the session's MCP servers
-    skills   returns the texts of the skills with these names
-    changes  returns a number that grows with each call that changed files; None if changes are not observed
-    files    returns the session's file system
-    seen     returns whether the session has last seen exactly this text of a file
-    redact   removes secrets from a text
-    learn    takes secrets that must be redacted from now on
-    homes    the folder of the home folders of programs in the sandbox
+    cwd        the session's folder, links resolved
+    loaded     returns the configuration in force
+    toolset    returns the session's tools
+    notes      returns the notes of the project
+    limits     returns the session's limits of a turn
+    compactor  returns the compactor of a conversation, for its budget of tokens
+    servers    returns the names of the session's MCP servers
+    skills     returns the texts of the skills with these names
+    changes    returns a number that grows with each call that changed files; None if changes are not observed
+    files      returns the session's file system
+    seen       returns whether the session has last seen exactly this text of a file
+    redact     removes secrets from a text
+    learn      takes secrets that must be redacted from now on
+    homes      the folder of the home folders of programs in the sandbox
     """
 
     session: Session
@@ -144,7 +144,7 @@ class SubAgentSession:
     toolset: Callable[[], Toolset]
     notes: Callable[[Loaded], Awaitable[str]]
     limits: Callable[[], Limits]
-    room: MakeCompactor
+    compactor: CompactorFactory
     servers: Callable[[], Sequence[str]]
     skills: Callable[[Sequence[str]], str]
     changes: Callable[[], int | None]
@@ -429,7 +429,7 @@ class SessionSubAgents:
             shared.prompt,
             shared.servers,
             shared.limits,
-            shared.room,
+            shared.compactor,
             self._if_shared,
         )
         return ModelWorker(definition, needs)

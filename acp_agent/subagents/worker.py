@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from acp_agent.agent.compaction import MakeCompactor
+from acp_agent.agent.compaction import CompactorFactory
 from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks, Reports
 from acp_agent.agent.turn import Agent, Limits
@@ -127,13 +127,13 @@ class NarrowedTools:
 class ModelDependencies:
     """The parts of a session that the models of its sub-agents use.
 
-    toolset   returns the session's tools
-    provider  returns the model of a definition. Raises AgentError
-    prompt    returns the system prompt of a definition with these tools
-    servers   returns the names of the session's MCP servers
-    limits    returns the session's limits of a turn
-    room      returns the compactor of a conversation, for its budget of tokens
-    shared    returns the board and the mail of the session; None if it has none
+    toolset    returns the session's tools
+    provider   returns the model of a definition. Raises AgentError
+    prompt     returns the system prompt of a definition with these tools
+    servers    returns the names of the session's MCP servers
+    limits     returns the session's limits of a turn
+    compactor  returns the compactor of a conversation, for its budget of tokens
+    shared     returns the board and the mail of the session; None if it has none
     """
 
     toolset: Callable[[], Toolset]
@@ -141,7 +141,7 @@ class ModelDependencies:
     prompt: Callable[[Definition, Sequence[ToolSpec]], Awaitable[str]]
     servers: Callable[[], Sequence[str]]
     limits: Callable[[], Limits]
-    room: MakeCompactor
+    compactor: CompactorFactory
     shared: "Callable[[], SharedWork | None]" = lambda: None
 
 
@@ -179,8 +179,8 @@ class ModelWorker:
                 await progress(ToolProgress(caller.card, output=text))
 
         limits = replace(needs.limits(), max_tool_iterations=definition.max_turns)
-        room = needs.room(self._history, show, lambda: limits.budget(provider.context_window))
-        hooks = Hooks(room=room, reports=self._reports(caller.id))
+        compactor = needs.compactor(self._history, show, lambda: limits.budget(provider.context_window))
+        hooks = Hooks(limiter=compactor, reports=self._reports(caller.id))
         agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=hooks)
         before = self._calls
         try:

@@ -91,7 +91,7 @@ class LongSession:
         )
         tools = FakeToolset({"read": lambda made: f"{made.arguments}\n{_OUTPUT}"})
         self.agent = Agent(
-            provider or talker, tools, self.history, self._emit, Limits(), "system", hooks=Hooks(room=self.compactor)
+            provider or talker, tools, self.history, self._emit, Limits(), "system", hooks=Hooks(limiter=self.compactor)
         )
 
     @property

@@ -81,7 +81,7 @@ class Compacting(Conversation):
             lambda: self.agent.budget,
             thresholds or Thresholds(),
         )
-        self.agent.hooks = Hooks(room=self.compactor)
+        self.agent.hooks = Hooks(limiter=self.compactor)
 
     async def _writer(self) -> Provider:
         return self.writer

@@ -47,7 +47,7 @@ def conversation(
         if needs
         else None,
     )
-    made = Conversation(script, {spec.name: _answer for spec in ALL}, hooks=Hooks(offer=offer))
+    made = Conversation(script, {spec.name: _answer for spec in ALL}, hooks=Hooks(selection=offer))
     made.toolset._specs = [*ALL]
     return made
 

@@ -96,7 +96,7 @@ def texts(message: Message) -> list[str]:
 
 async def test_the_offer_is_asked_in_order_and_the_model_sees_what_it_offers() -> None:
     offer = ThinkingOffer()
-    talk = Conversation([use(call("look", at=1)), say("ok")], TOOLS, hooks=Hooks(offer=offer))
+    talk = Conversation([use(call("look", at=1)), say("ok")], TOOLS, hooks=Hooks(selection=offer))
     await talk.prompt("please")
     around = ["offered", "received"]
     assert offer.log == ["begin please ['look', 'hidden']", *around, "finished", *around]
@@ -105,7 +105,9 @@ async def test_the_offer_is_asked_in_order_and_the_model_sees_what_it_offers() -
 
 
 async def test_what_the_offer_takes_off_is_neither_run_nor_kept() -> None:
-    talk = Conversation([use(call("look", think="aloud", at=1)), say("ok")], TOOLS, hooks=Hooks(offer=ThinkingOffer()))
+    talk = Conversation(
+        [use(call("look", think="aloud", at=1)), say("ok")], TOOLS, hooks=Hooks(selection=ThinkingOffer())
+    )
     await talk.prompt()
     assert [made.arguments for made in talk.toolset.calls] == [{"at": 1}]
     assert "aloud" not in repr(talk.history.messages())
@@ -114,7 +116,7 @@ async def test_what_the_offer_takes_off_is_neither_run_nor_kept() -> None:
 async def test_a_call_the_offer_answers_does_not_run_and_has_its_result_in_its_place() -> None:
     offer = ThinkingOffer()
     calls = [call("look", id="a", at=1), call("look", id="b", think="only"), call("look", id="a", at=2)]
-    talk = Conversation([use(*calls), say("ok")], TOOLS, hooks=Hooks(offer=offer))
+    talk = Conversation([use(*calls), say("ok")], TOOLS, hooks=Hooks(selection=offer))
     assert await talk.prompt() is StopReason.END_TURN
     assert [made.arguments for made in talk.toolset.calls] == [{"at": 1}]
     first, second, third = talk.results
@@ -129,7 +131,7 @@ async def test_wherever_a_turn_is_cancelled_nothing_is_kept_of_what_the_offer_ta
     for cancel_at, streams in product(range(1, 20), (True, False)):
         canceller = Canceller()
         script = [Step(text="Hm.", calls=(call("look", think="aloud", at=1),), streams=streams), say("ok")]
-        talk = Conversation(script, TOOLS, hooks=Hooks(offer=ThinkingOffer()), pace=canceller.pace)
+        talk = Conversation(script, TOOLS, hooks=Hooks(selection=ThinkingOffer()), pace=canceller.pace)
         cancelled += await canceller.run(talk, "go", cancel_at) is StopReason.CANCELLED
         assert "aloud" not in repr(talk.history.messages())
         assert_acceptable(talk.history.messages())
@@ -147,7 +149,7 @@ async def test_the_offer_learns_what_became_of_calls_when_the_turn_was_cancelled
         [use(call("look"), call("stuck"))],
         {"look": lambda _: "seen", "stuck": stuck},
         mutating=("look", "stuck"),
-        hooks=Hooks(offer=offer),
+        hooks=Hooks(selection=offer),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(talk.prompt)
@@ -193,6 +195,6 @@ async def test_a_verification_that_is_cancelled_leaves_the_results_of_the_round(
 
 async def test_a_prompt_without_content_asks_no_hook() -> None:
     words, offer = Words(), ThinkingOffer()
-    talk = Conversation([], TOOLS, hooks=Hooks(offer=offer, observer=words, phases=words))
+    talk = Conversation([], TOOLS, hooks=Hooks(selection=offer, observer=words, phases=words))
     await talk.prompt(" ")
     assert words.log == offer.log == []

@@ -62,7 +62,7 @@ SECTIONS = "agent, agents, llm, memory, skills, tools, mcp, acp, scheduler, audi
         ),
         (
             "agents.external = [{name = 'a', command = 'x', direction = 'both'}]",
-            'agents.external[0].direction = "both": expected outbound: over ACP an agent can give its client no task',
+            'agents.external[0].direction = "both": expected outbound, since over ACP an agent cannot',
         ),
         ("[llm]\nproviders = 3", "llm.providers = 3: expected a list of tables"),
         ("[[llm.providers]]\nname = 'x'", "llm.providers[0].type: expected it to be set"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.load import Flags, options_at_start, options_opened, resumed_options
-from acp_agent.core.session_options import LEAVE, AutoApprove, Autonomy, Mode, SessionOptions
+from acp_agent.core.session_options import PERMISSION_FIELDS, AutoApprove, Autonomy, Mode, SessionOptions
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
 
@@ -38,7 +38,9 @@ CONDUCTS = st.builds(
     st.sampled_from(LEVELS),
     st.booleans(),
     st.sampled_from(["", "a:b"]),
-    chosen=st.sets(st.sampled_from(LEAVE)).map(lambda names: tuple(name for name in LEAVE if name in names)),
+    chosen=st.sets(st.sampled_from(PERMISSION_FIELDS)).map(
+        lambda names: tuple(name for name in PERMISSION_FIELDS if name in names)
+    ),
 )
 
 
@@ -49,20 +51,20 @@ def tightness(conduct: SessionOptions) -> tuple[int, int, int]:
 @given(CONDUCTS, CONDUCTS, CONDUCTS)
 def test_no_session_is_taken_up_with_more_leave_than_the_user_took_or_the_configuration_gives(saved, start, most):
     taken = saved.resumed(start, most)
-    sources = [saved if name in saved.chosen else start for name in LEAVE]
+    sources = [saved if name in saved.chosen else start for name in PERMISSION_FIELDS]
     for at, (source, now) in enumerate(zip(sources, tightness(taken), strict=True)):
         assert now == max(tightness(source)[at], tightness(most)[at])
     assert (taken.model, taken.chosen) == (saved.model, saved.chosen)
     assert taken.resumed(start, most) == taken
 
 
-CHOSEN = SessionOptions(Mode.CODE, FULL, chosen=LEAVE)
+CHOSEN = SessionOptions(Mode.CODE, FULL, chosen=PERMISSION_FIELDS)
 
 
 @given(CONDUCTS, CONDUCTS)
 def test_of_the_leave_only_what_was_chosen_in_the_session_is_kept(conduct, stored):
     kept = conduct.to_keep(stored)
-    for name in LEAVE:
+    for name in PERMISSION_FIELDS:
         assert getattr(kept, name) == getattr(conduct if name in conduct.chosen else stored, name)
     assert set(kept.chosen) == {*conduct.chosen, *stored.chosen}
     assert (kept.model, kept.to_keep(kept)) == (conduct.model, kept)
@@ -74,7 +76,8 @@ def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading
     plain = loading("")
     assert options_at_start(flagged).auto_approve is level
     subsets = [
-        tuple(name for name, taken in zip(LEAVE, each, strict=True) if taken) for each in product((0, 1), repeat=3)
+        tuple(name for name, taken in zip(PERMISSION_FIELDS, each, strict=True) if taken)
+        for each in product((0, 1), repeat=3)
     ]
     for mode, before, readonly, chosen in product(MODES, LEVELS, (False, True), subsets):
         saved = SessionOptions(mode, before, readonly=readonly, chosen=chosen)
@@ -115,9 +118,9 @@ def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, use
 
 
 def test_what_the_user_has_not_chosen_is_the_configurations(loading):
-    for name, user in product(LEAVE, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
+    for name, user in product(PERMISSION_FIELDS, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
         loaded = loading(user)
         start = options_at_start(loaded)
         conduct, _ = resumed_options(loaded, SessionOptions(Mode.ASK, FULL, readonly=True, chosen=(name,)))
-        assert all(getattr(conduct, each) == getattr(start, each) for each in LEAVE if each != name)
+        assert all(getattr(conduct, each) == getattr(start, each) for each in PERMISSION_FIELDS if each != name)
     assert resumed_options(loading(""), SessionOptions(Mode.ASK, readonly=True)) == (SessionOptions(), "")

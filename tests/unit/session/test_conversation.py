@@ -59,7 +59,7 @@ class Made:
         self.events: list[Event] = []
         self.models: Any = Models(window=window)
         self.toolset: Any = FakeToolset({"read": lambda _: ""})
-        hooks = Hooks() if offer is None else Hooks(offer=offer)
+        hooks = Hooks() if offer is None else Hooks(selection=offer)
         summaries: Any = None
         self.conversation = Conversation(
             chosen, self.models, self.emit, str, summaries, lambda: self.toolset, hooks, None
