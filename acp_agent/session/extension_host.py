@@ -169,7 +169,7 @@ class ExtensionHost:
 
     def _store(self) -> SessionStore:
         if self._sessions.store is None:
-            raise StoreUnavailable("no session is kept: there is no data folder")
+            raise StoreUnavailable("no session is stored: there is no data folder")
         return self._sessions.store
 
     async def _open(self, session_id: str) -> Session:

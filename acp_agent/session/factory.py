@@ -211,7 +211,10 @@ class SessionFactory:
         return "\n\n".join(filter(None, (self._extensions.prompt(loaded.settings), notes)))
 
     def _early_looks(self, facts: WorkspaceFacts, devices: Collection[int]) -> Sequence[EarlyLook[Any]]:
-        """Return the reads of the disk that the next prompt needs. On these devices it asks which still hold."""
+        """Return the reads of the disk that the next prompt needs.
+
+        devices   those that answer at once. An earlier read of these alone is left out if nothing changed there
+        """
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch
         looks: list[EarlyLook[Any] | None] = [
@@ -296,7 +299,7 @@ class SessionFactory:
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
     def _sandbox(self) -> SessionSandbox | None:
-        """Return the sandbox; None if the settings want none, or if its rules cannot be read, when no command runs."""
+        """Return the sandbox; None if the settings want none, or if its rules cannot be read. Then no command runs."""
         try:
             walls = self._rules(self._loaded).walls()
         except ConfigError:

@@ -421,7 +421,7 @@ class SessionManager:
 
 
 async def evict_unused(sessions: SessionManager) -> None:
-    """Evict sessions forever that were idle for the configured time. Run it as a background task."""
+    """Evict, again and again, the sessions that were idle for the configured time. Run it as a background task."""
     while True:
         await anyio.sleep(_TICK)
         sessions.share_evicted()

@@ -102,7 +102,7 @@ async def readable(answer: Awaitable[T]) -> T:
 def unreadable(error: StoreUnavailable) -> RequestFailed:
     """Return the error for a store that cannot be read. It contains the cause and no stored text."""
     _log.error("sessions cannot be read or written", reason=str(error))
-    return RequestFailed(f"the sessions kept on this machine cannot be read now: {error}")
+    return RequestFailed(f"the sessions stored on this machine cannot be read now: {error}")
 
 
 class KeyedLock:

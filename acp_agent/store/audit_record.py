@@ -125,7 +125,7 @@ class ToolRecord:
     truncated: bool | None = None
     """Whether the output of a command that ran was cut."""
     cached: bool | None = None
-    """Whether the answer was kept from an earlier, equal call."""
+    """Whether the answer is the one of an earlier, equal call."""
     trust: str | None = None
     """The trust in the call when it began: the lowest trust of the prompt, what was read, the folder and the tool."""
     approved_by: ApprovedBy | None = None

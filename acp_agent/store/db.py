@@ -242,7 +242,7 @@ class _LogSync:
 
 
 class _Write(Generic[T]):
-    """A write that waits for its transaction. `called` is set when it has ended, or when its task must run others too."""
+    """A write that waits for its transaction. `called` is set at its end, or when its task must run the next group."""
 
     def __init__(self, step: Step[T], *, durable: bool, short: bool) -> None:
         self.step = step

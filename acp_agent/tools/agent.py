@@ -347,7 +347,7 @@ _OURS = {
     "delete": ("delete_path",),
     "move": ("move_path",),
 }
-"""Our tools that do with paths what an action of this kind does. An action of another kind may do any of that."""
+"""By kind of action, our tools that do the same to a path. An action of another kind may do what any of them does."""
 _ANY = tuple(dict.fromkeys(tool for tools in _OURS.values() for tool in tools))
 
 
@@ -396,7 +396,7 @@ class AgentAction(Tool[AgentActionParams]):
     def subjects(self, params: AgentActionParams) -> tuple[Subject, ...]:
         access = _ACCESS.get(params.kind, Access.WRITE)
         command = (CommandSubject(params.command, typed=True),) if params.command.strip() else ()
-        also_reads = (Access.READ,) if access is Access.WRITE else ()  # who changes a file knows what it holds
+        also_reads = (Access.READ,) if access is Access.WRITE else ()  # to change a file, the agent reads it
         paths = tuple(PathSubject(path, each) for path in params.paths for each in (*also_reads, access))
         return (*command, *paths, *map(UrlSubject, params.urls), AgentSubject(params.agent, params.program))
 

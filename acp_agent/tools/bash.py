@@ -19,7 +19,7 @@ from acp_agent.workspace.sandbox.sandbox import wall_named
 _MISSING = re.compile(
     r"^(?:\S+: )?(?:(?:line )?\d+: )?([\w.+-]{1,60}): (?:command )?not found$", re.ASCII | re.MULTILINE
 )
-"""What a shell says of a program that is missing. Nothing but its name is taken, so that no sentence speaks for us."""
+"""A shell's message about a missing program. Only the name is used in our own text: programs can print anything."""
 _LOCAL, _EDITOR = "local", "editor"
 _ONLY = "only servers of this session"
 _MOST_HOSTS = 10
@@ -148,7 +148,11 @@ class Bash(Tool[BashParams]):
 
 
 class StoppedBySandbox(NamedTuple):
-    """The wall that stopped a command: in words, and the command if a call of another tool is needed to leave it."""
+    """The wall of the sandbox that stopped a command.
+
+    wall      which wall it was, in words
+    command   the command to run with `bash` outside the sandbox; empty if the same call can be made again for that
+    """
 
     wall: str
     command: str
@@ -235,7 +239,7 @@ def _failure(outcome: CommandOutcome, longest: float, stopped: StoppedBySandbox 
         what = f"{missing[-1]}: command not found" if missing else "command not found"
         advice = "It is not installed here." if missing else "It is not installed here, or its path is wrong."
         return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, what, advice)
-    # The line that says it stays in the output only: here it would speak in our name.
+    # The program's own line stays in the output. In the failure it would look like a text of ours.
     said = outcome.stderr.lower()
     words = min((words for words in _TELLING if words in said), key=said.index, default="")
     return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the command reported: {words}") if words else None

@@ -223,7 +223,7 @@ _GO_VET_LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+
 def _go_vet_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     """Return the problems of vet's output. Only lines below "# [package]" are vet's own; others are the compiler's.
 
-    Old versions of Go print no such line. There everything is an error, as vet's findings are for `go test`.
+    Old versions of Go print no such line, so all their problems count as errors, as `go test` treats vet's findings.
     """
     found: list[Problem] = []
     below_vet = False

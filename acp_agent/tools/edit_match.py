@@ -176,7 +176,10 @@ class Adapted(NamedTuple):
 
 
 def adapted(text: str, old: str, new: str) -> Adapted | None:
-    """Return the text with the only place replaced that differs in escapes, line ends or indentation; None for none."""
+    """Replace the only place that differs from `old` in nothing but escapes, line ends or indentation.
+
+    Return None if there is no such place, or more than one.
+    """
     if len(text) > _MAX_TEXT:
         return None
     for reading in _READINGS:

@@ -411,7 +411,7 @@ def numbered(lines: Iterable[str], first: int, limit: int) -> str:
 
 
 def skipped(offset: int) -> int:
-    """Return the lines before the line `offset`, which counts from 1; 0 means 1. A negative number stays."""
+    """Return how many lines come before line `offset`, which counts from 1; 0 means 1. A negative offset is unchanged."""
     return offset - 1 if offset > 0 else offset
 
 

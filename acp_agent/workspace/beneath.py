@@ -122,7 +122,7 @@ def in_words(error: OSError) -> str:
 
 
 def not_a_directory(path: str) -> ToolError:
-    """Return the error for a path that exists but is no directory. ENOTDIR alone does not tell."""
+    """Return the error for a path that exists but is no directory. ENOTDIR can also be about a folder above it."""
     return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: is a file, not a directory")
 
 

@@ -42,7 +42,7 @@ _MOST_COMPARED_FILES = 50
 _TEXTS = SnapshotLimits(_TEXT_BYTES, 1 << 62)
 """What is kept to show differences if nothing is kept for `/undo`."""
 _MOST_CAPTURED = 5000
-"""The most entries below a path that a file tool changes whose contents are kept."""
+"""If a file tool changes a folder, the most entries below it whose contents are kept."""
 
 
 class CommandChanges(NamedTuple):
@@ -290,7 +290,7 @@ class FileWatch:
 
     @property
     def limit(self) -> int:
-        """The most entries that a root may have, if one has more and no change in it is noticed; else 0."""
+        """The limit on the entries of a root if a root exceeds it, so that no change in it is noticed; else 0."""
         return self._limit
 
     @contextmanager

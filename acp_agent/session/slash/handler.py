@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
-_OFF = "No notes are kept: memory is switched off (`memory.enabled`)."
+_OFF = "No notes are stored: memory is switched off (`memory.enabled`)."
 _NO_AGENTS = "Sub-agents are switched off (`agents.enabled`)."
 _USAGE = "Usage: `/memory`, `/memory search WORDS` or `/memory delete ID`"
 
@@ -246,7 +246,7 @@ class SlashCommandHandler:
             hooks.began(source, self._session.take_moved_from)
 
     async def hook_notes(self) -> str:
-        """Return what hooks have the model know with this prompt; empty for nothing."""
+        """Return the notes of hooks that the model reads with this prompt; empty for none."""
         hooks = self._needs.hooks()
         return "" if hooks is None else await hooks.notes()
 
@@ -266,7 +266,7 @@ class SlashCommandHandler:
             await hooks.turn_ended(str(answer.reason))
 
     async def session_ended(self) -> None:
-        """Tell the user's hooks that the session ends, or is put aside."""
+        """Tell the user's hooks that the session ends, or is evicted."""
         if hooks := self._needs.hooks():
             await hooks.ended()
 

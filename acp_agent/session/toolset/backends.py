@@ -171,7 +171,7 @@ class SessionBackends:
         return self.sandbox.tier
 
     def adopt(self, walls: WallRules | None) -> None:
-        """Make the walls around new commands from other rules. A session without a sandbox does not get one by this."""
+        """Build the walls around new commands from other rules. A session without a sandbox stays without one."""
         if self.sandbox is not None and walls is not None:
             self.sandbox.adopt(walls)
 

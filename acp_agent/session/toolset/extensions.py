@@ -74,7 +74,7 @@ def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
 
 
 EarlyLooks: TypeAlias = Callable[[Collection[int]], Sequence[Callable[[], object]]]
-"""Returns the reads of the disk that a prompt needs. It may ask these devices which of them are needed."""
+"""Returns the reads of the disk that a prompt needs. On these devices, it may look which of them are needed."""
 
 
 def no_looks(devices: Collection[int]) -> Sequence[Callable[[], object]]:

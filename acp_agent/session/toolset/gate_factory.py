@@ -146,7 +146,7 @@ class _Carried:
 
 
 class GateMemories:
-    """The memories of the gates of all sessions of a process. A new engine of a session gets the memory of the last."""
+    """The memories of the gates of all sessions of a process. A session's new engine gets the memory of the last."""
 
     def __init__(self) -> None:
         self._carried: dict[str, _Carried] = {}

@@ -133,9 +133,10 @@ def _compiled_rule(where: str, number: int, rule: PermissionRule) -> Rule:
 
 
 def tool_choice(loaded: Loaded, session: tuple[str, ...] | None, model: str = "") -> ToolChoice:
-    """Return the choice for a model as `PROVIDER:MODEL`, by default the configured one.
+    """Return which tools a model is offered.
 
     session   the list of session/new; None if none was sent
+    model     `PROVIDER:MODEL`; the configured model by default
     """
     return for_model(_general(loaded, session), _by_model(loaded), model or loaded.settings.llm.model or "")
 

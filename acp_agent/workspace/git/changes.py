@@ -182,7 +182,7 @@ class _IncomingSearch:
             names.update(line[2:] for line in listed if line.startswith(("S ", "s ")))
         found = await self._unknown() if brought.added and self._followed else []
         nested = [name for name in (*names, *found) if self._has(os.path.join(name, ".git"))]
-        # A pull is `indexed` because of files that are not here yet. Files that are come as in any merge.
+        # A pull is `indexed` because of files that are not here yet. Its other files come as those of a merge do.
         files = () if brought.indexed and brought.pulled is None else sorted(names)
         return IncomingFiles(
             tuple(os.path.join(self._top, name) for name in files),

@@ -19,7 +19,7 @@ from tests.unit.store.databases import opened, others
 
 pytestmark = pytest.mark.anyio
 
-NOT_NOW = "the sessions kept on this machine cannot be read now: the database "
+NOT_NOW = "the sessions stored on this machine cannot be read now: the database "
 
 
 def locked(root: Path) -> Callable[[], None]:

@@ -247,7 +247,7 @@ async def test_one_round_is_told_in_the_singular(configured: Configured):
 
 async def test_notes_are_told_to_be_off_where_they_are(configured: Configured):
     desk, *_ = configured(notes=lambda: None)
-    assert (await say(desk, CommandName.MEMORY)).startswith("No notes are kept")
+    assert (await say(desk, CommandName.MEMORY)).startswith("No notes are stored")
 
 
 async def test_the_servers_are_listed_or_that_there_are_none(configured: Configured):
