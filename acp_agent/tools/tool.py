@@ -411,7 +411,7 @@ def numbered(lines: Iterable[str], first: int, limit: int) -> str:
 
 
 def skipped(offset: int) -> int:
-    """Return how many lines come before line `offset`, which counts from 1; 0 means 1. A negative offset is unchanged."""
+    """Return how many lines come before line `offset`, which counts from 1; 0 means 1. A negative one is unchanged."""
     return offset - 1 if offset > 0 else offset
 
 
