@@ -27,7 +27,6 @@ from typing import assert_never
 from uuid import uuid4
 
 import anyio
-import anyio.lowlevel
 
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History
@@ -115,14 +114,11 @@ class Reply:
 
     async def _say(self, text: str) -> None:
         if text:
-            begins = not self._said
             self._said.append(text)
             self.spoke = self.spoke or not text.isspace()
             self.shown = True
             opening, self._opening = self._opening, ""
             await self._emit(TextDelta(opening + text, self._text_id))
-            if begins:
-                await anyio.lowlevel.checkpoint()  # the text is shown before the events that came with it are read
 
 
 LIMIT = 3

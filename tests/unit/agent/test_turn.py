@@ -1,5 +1,6 @@
 """The loop, turn by turn: streaming, tools, and each way a turn ends."""
 
+import asyncio
 from uuid import UUID
 
 import anyio
@@ -49,6 +50,15 @@ async def test_every_assistant_message_of_a_turn_has_its_own_id() -> None:
     await talk.prompt()
     first, second = talk.text_ids
     assert first != second
+
+
+async def test_an_answer_that_arrived_whole_is_told_whole_before_other_work_so_that_one_write_stores_it() -> None:
+    talk, others = Conversation([say("Hel", "lo")]), list[int]()
+    asyncio.get_running_loop().call_soon(lambda: others.append(len(talk.events)))
+    await talk.prompt()
+    assert others == []
+    await anyio.lowlevel.checkpoint()
+    assert others == [len(talk.events)]
 
 
 async def test_text_that_came_in_one_piece_at_the_end_is_shown_all_the_same() -> None:
