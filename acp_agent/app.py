@@ -5,6 +5,7 @@ that nothing handled. Turns are cancelled, commands are killed, and terminals ar
 this takes at most two seconds.
 """
 
+import asyncio
 import gc
 import importlib
 import json
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
 from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config.files import FRAMES_VARIABLE, STRICT_VARIABLE, database_file
@@ -95,12 +95,12 @@ def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
 async def _serve(handover: "Handover", flags: Flags) -> int:
     """Serve until the end, and return the exit code."""
     strict = _strict_observer(handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
-    tasks = anyio.create_task_group()
+    tasks = BackgroundTasks()
     app = App(handover, flags, tasks, strict)
     try:
         async with tasks:
             await app.run()
-            tasks.cancel_scope.cancel()
+            tasks.cancel()
     finally:
         app.kill_processes()
     if strict is not None:
@@ -108,10 +108,70 @@ async def _serve(handover: "Handover", flags: Flags) -> int:
     return app.exit_code
 
 
+class BackgroundTasks:
+    """The tasks of the process, of which each turn starts four. At the end of the `async with` block all have ended.
+
+    A task group of anyio takes three times as long to start a task.
+    """
+
+    def __init__(self) -> None:
+        self._running = dict[asyncio.Task[None], anyio.CancelScope]()
+        self._is_cancelled = False
+
+    def start(self, job: Callable[[], Awaitable[None]], crashed: Callable[[BaseException], object]) -> None:
+        """Run a job. An exception in it is passed to `crashed`."""
+        scope = anyio.CancelScope()
+        if self._is_cancelled:
+            scope.cancel()
+        task = asyncio.get_running_loop().create_task(self._run(job, crashed, scope))
+        self._running[task] = scope
+        task.add_done_callback(self._running.pop)
+
+    async def _run(
+        self,
+        job: Callable[[], Awaitable[None]],
+        crashed: Callable[[BaseException], object],
+        scope: anyio.CancelScope,
+    ) -> None:
+        with scope:
+            try:
+                await job()
+            except (anyio.get_cancelled_exc_class(), GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the other tasks store the sessions
+                crashed(error)
+
+    def cancel(self) -> None:
+        """Cancel all tasks, also those that begin later."""
+        self._is_cancelled = True
+        for scope in self._running.values():
+            scope.cancel()
+
+    async def __aenter__(self) -> None:
+        """Begin. There is nothing to do."""
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.cancel()
+        try:
+            await self._ended()
+        finally:
+            if self._running:  # cancelled while it waited
+                self.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._ended()
+
+    async def _ended(self) -> None:
+        while self._running:
+            await asyncio.wait(self._running)
+
+
 class App:
     """The server process: one editor, many sessions. Its background tasks run in `tasks`."""
 
-    def __init__(self, handover: "Handover", flags: Flags, tasks: TaskGroup, observer: "StrictObserver | None") -> None:
+    def __init__(
+        self, handover: "Handover", flags: Flags, tasks: "BackgroundTasks", observer: "StrictObserver | None"
+    ) -> None:
         self.exit_code = 0
         self._flags = flags
         self._tasks = tasks
@@ -193,16 +253,7 @@ class App:
 
     def _background(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run a task of the process. An exception in it ends the process in order."""
-
-        async def run() -> None:
-            try:
-                await job()
-            except (anyio.get_cancelled_exc_class(), GeneratorExit):
-                raise
-            except BaseException as error:  # noqa: BLE001 - it would cancel the tasks that store the sessions
-                self._crashed(error)
-
-        self._tasks.start_soon(run)
+        self._tasks.start(job, self._crashed)
 
     def _crashed(self, error: BaseException) -> None:
         _report_crash(error)
