@@ -307,15 +307,18 @@ class PermissionGate(Gate):
         self._grants = grants
         self._approver = approver
         self._resolve = files.resolve_readable
-        self._project = files.cwd
         self._one_question = anyio.Lock()
+
+    @property
+    def chooses(self) -> bool:
+        return bool(self.rules) or self._grants.deny_some
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model: not if all its calls are denied."""
         names = {spec.name, _SHELL} if spec.commands else {spec.name}
-        if self._grants.deny_some and any(self._stored(name, GrantKind.TOOL) is False for name in names):
+        if any(self._stored(name, GrantKind.TOOL) is False for name in names):
             return False
-        return not (self.rules and any(denied_outright(rules_of(self.rules, name, spec.server)) for name in names))
+        return not any(denied_outright(rules_of(self.rules, name, spec.server)) for name in names)
 
     def judge(self, facts: CallFacts) -> Verdict:
         return self.settle(facts).verdict
@@ -364,7 +367,7 @@ class PermissionGate(Gate):
 
     def answers(self) -> tuple[Grant, ...]:
         """Return the answers that hold in the session, and the stored ones that hold in its project."""
-        return self._grants.listed(self._project)
+        return self._grants.listed(self._files.cwd)
 
     async def revoke(self, grant: Grant) -> bool:
         """Forget an answer. Return False if it could not be removed from the file."""
@@ -379,21 +382,19 @@ class PermissionGate(Gate):
         if self._elicitor is None or not self._elicitor.forms:
             return ""
         answer = await self._elicitor.fill_in(Form(_WHY, _REASON, call_id=facts.call.id))
-        reason = answer.content.get("reason")
-        return visible(reason.strip()) if isinstance(reason, str) else ""
+        return visible(reason.strip()) if isinstance(reason := answer.content.get("reason"), str) else ""
 
     async def _remember(self, decision: Decision, settlement: Settlement) -> None:
         """Remember an answer for the session, or store an "always" for its project."""
-        project = self._project
         if decision is Decision.ALLOW_SESSION:
             await self._grants.remember(*(replace(each, session=True) for each in settlement.grants))
         elif decision is Decision.ALLOW_ALWAYS:
-            await self._grants.remember(*(replace(each, project=project) for each in settlement.grants))
+            await self._grants.remember(*(replace(each, project=self._files.cwd) for each in settlement.grants))
         elif decision is Decision.REJECT_ALWAYS and settlement.denial is not None:
-            await self._grants.remember(replace(settlement.denial, allowed=False, project=project))
+            await self._grants.remember(replace(settlement.denial, allowed=False, project=self._files.cwd))
 
     def _stored(self, tool: str, kind: GrantKind, key: str = "") -> bool | None:
-        return self._grants.find(tool, kind, key, self._project)
+        return self._grants.find(tool, kind, key, self._files.cwd)
 
     def _denied(self, tool: str, *grants: Grant) -> Deny:
         """Return the refusal by a stored answer. It names the answer."""
@@ -565,11 +566,10 @@ class PermissionGate(Gate):
     def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
         """Return the denial of a call that rules of `tool` deny, by the first rule that denies it."""
         rules = rules_of(self.rules, tool, invocation.spec.server if tool == invocation.spec.name else "")
-
-        def denied(count: int) -> bool:
-            return rule_action(invocation, rules[:count], self._resolve) is Action.DENY
-
-        return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
+        count = bisect_left(
+            range(len(rules)), True, key=lambda n: rule_action(invocation, rules[:n], self._resolve) is Action.DENY
+        )
+        return denied_by(tool, rules, count - 1)
 
     def _asks(self, facts: CallFacts, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]) -> bool:
         """Return whether a call asks. A tool that only reads asks if it has `rules` and none of them matches."""
@@ -597,4 +597,4 @@ class PermissionGate(Gate):
 
     def _digest(self, tool: str, text: str) -> str:
         """Return the digest of a text in its folder: `python build.py` is another program in another folder."""
-        return hashlib.sha256(f"{tool}\x01{self._project}\x01{text}".encode(errors="replace")).hexdigest()
+        return hashlib.sha256(f"{tool}\x01{self._files.cwd}\x01{text}".encode(errors="replace")).hexdigest()

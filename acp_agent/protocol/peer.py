@@ -4,6 +4,7 @@ The reader waits only for the stream: each request and notification runs in its 
 order of the messages. A request is answered exactly once, whatever its handler does.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -60,7 +61,7 @@ NotificationHandler = Callable[[JsonObject], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Pending:
-    done: anyio.Event
+    done: asyncio.Event
     response: jsonrpc.Response | None = None
 
 
@@ -89,7 +90,7 @@ class Peer:
         self._late: dict[int, Callable[[Json], None]] = {}
         self._before_request = before_request
         self._reading = anyio.CancelScope()
-        self._answered = anyio.Event()
+        self._answered = asyncio.Event()
         self._ended = False
         self._last_id = -1
 
@@ -182,7 +183,7 @@ class Peer:
             if self._incoming.get(request.id) is incoming:
                 del self._incoming[request.id]
             self._answered.set()
-            self._answered = anyio.Event()
+            self._answered = asyncio.Event()
         try:
             self._send(answer)
         except (ValueError, TypeError, RecursionError) as error:  # not JSON: not finite, or nested too deeply
@@ -238,7 +239,7 @@ class Peer:
         if self._ended or self._writer.broken:
             raise ConnectionLost
         request_id = self._new_id()
-        pending = self._pending[request_id] = _Pending(anyio.Event())
+        pending = self._pending[request_id] = _Pending(asyncio.Event())
         self._post(method, params, request_id)
         limit = anyio.move_on_after(timeout)
         try:

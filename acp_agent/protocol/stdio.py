@@ -5,6 +5,7 @@ Reading and writing happen only when `epoll` or `poll` says that they will not b
 cannot be polled; they never block.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ from acp_agent.core.untrusted import now_ms, utc
 LINE_LIMIT = 32 * 1024 * 1024
 """The bytes of the longest line that is read."""
 _READ_SIZE = 256 * 1024
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _BACKLOG_HIGH = 1024 * 1024
 _WRITE_SIZE = select.PIPE_BUF
 """The bytes that can be written to a pipe without blocking if poll() reports that it is writable."""
@@ -164,7 +166,7 @@ class MessageWriter:
         self._waiting = bytearray()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._changed = anyio.Event()
+        self._changed = asyncio.Event()
         self.broken = False
 
     def post(self, message: JsonObject, *, at_once: bool = True) -> None:
@@ -174,7 +176,7 @@ class MessageWriter:
         """
         if self.broken:
             return
-        data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        data = _JSON.encode(message).encode("ascii") + b"\n"
         if self._frames is not None:
             self._frames.sent(data)
         idle = not self._waiting
@@ -209,7 +211,7 @@ class MessageWriter:
 
     def _announce(self) -> None:
         self._changed.set()
-        self._changed = anyio.Event()
+        self._changed = asyncio.Event()
 
     def _write_ready(self) -> None:
         while self._waiting and self._poll.poll(0):

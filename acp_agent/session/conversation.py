@@ -197,7 +197,7 @@ class SessionAgent:
         # The system prompt also names the tools that the selection currently hides. So it is the same in every call and
         # can be cached.
         specs = self._toolset.specs()
-        tools = specs if self._models.take_tools() else ()
+        tools = specs if self._models.take_tools(provider) else ()
         notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional
         mode = self._session.active.mode
         return self._conversation.prepare(

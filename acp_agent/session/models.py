@@ -173,9 +173,9 @@ class SessionModels:
         ref = self._in_use()
         return 0 if ref is None else self._configured().window(ref)
 
-    def take_tools(self) -> bool:
-        """Return whether the model in use or asked next is given tools."""
-        ref = self._in_use()
+    def take_tools(self, provider: Provider | None = None) -> bool:
+        """Return whether a model is given tools, by default the one in use or asked next."""
+        ref = self._in_use() if provider is None else ModelRef(provider.name, provider.model)
         try:
             return ref is None or self._configured().takes_tools(ref)
         except ConfigError:

@@ -5,6 +5,7 @@ the pieces of a message become one: a fast stream costs one transaction and one 
 cannot be written, events are shown anyway and stored later. See `transcript_writer.py`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -45,7 +46,7 @@ _SELDOM = 1.0
 """Seconds between two writes of the state while calls only show their progress, which itself is not stored."""
 _READING = (ToolKind.READ, ToolKind.SEARCH)
 """Kinds of calls that change nothing. They need not wait for the disk."""
-_ANSWER_BEGINS = 0.25
+ANSWER_BEGINS = 0.25
 """Seconds after which a fast model has begun to answer."""
 
 Show = Callable[[Event], Awaitable[None]]
@@ -68,10 +69,10 @@ class EventQueue:
         self._wanted = 0  # the number of events that a caller waits for
         self._draining = False
         self._written = 0.0  # the time of the last write
-        self._moved = anyio.Event()
-        self._urgent = anyio.Event()
+        self._moved = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._retrying = False
-        self._ended = anyio.Event()
+        self._ended = asyncio.Event()
 
     # -------------------------------------------------------------------------------------- telling
 
@@ -208,12 +209,12 @@ class EventQueue:
         """Wait for more events, unless a caller waits for an event that is not shown yet."""
         if self._wanted > self._shown:
             return
-        self._urgent = anyio.Event()
+        self._urgent = asyncio.Event()
         with anyio.move_on_after(_PACE):
             await self._urgent.wait()
 
     def _move(self) -> None:
-        moved, self._moved = self._moved, anyio.Event()
+        moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
 
@@ -298,12 +299,11 @@ class Transcript(EventQueue):
         """Store pending changes after a short pause, even without further events, unless a flush stores them before."""
         flushes = self._flushes
 
-        async def save() -> None:
-            await anyio.sleep(_ANSWER_BEGINS)
+        def save() -> None:
             if self._flushes == flushes:
-                await self.save()
+                self._background(self.save)
 
-        self._background(save)
+        asyncio.get_running_loop().call_later(ANSWER_BEGINS, save)
 
     async def flush(self, *, within: float | None = None, patience: float | None = None, touch: bool = False) -> None:
         """Show and store all events. See EventQueue.flush. `touch` marks the session as used now."""

@@ -38,6 +38,7 @@ _LASTING = 5.0
 """Seconds of failure after which the user is told that the store cannot be written."""
 _MOST_HELD_BACK = 64 * 1024 * 1024
 """Approximate characters of events that are held back at most. With more, writing is given up for the session."""
+_NOTHING = Change()
 _SHORT = 32 * 1024
 """Characters that are redacted on the event loop; longer texts are redacted in a thread."""
 
@@ -80,7 +81,7 @@ class TranscriptWriter:
         self._state: Callable[[], Awaitable[Change]] | None = None
         self._redact: Redact = verbatim
         self._warn = warn
-        self._change = Change()
+        self._change = _NOTHING
         self._held_back: list[TranscriptEvent] = []
         self._weight = 0
         self._messages: dict[tuple[type, str], _Pieces] = {}  # unfinished; a thought may interrupt an answer
@@ -199,13 +200,13 @@ class TranscriptWriter:
         self, told: Sequence[TranscriptEvent], care: Care | None, patience: float | None, *, last: bool
     ) -> bool:
         """Write events that were held back. The last batch includes the changed state. Return False on failure."""
-        state = await self._state_change() if last else Change()
-        pending = self._change if last else Change()
-        change = _merged(_merged(pending, state), Change(events=told))
-        if change == Change() or self.repository is None:
+        state = await self._state_change() if last else _NOTHING
+        pending = self._change if last else _NOTHING
+        change = _merged(_merged(pending, state), Change(events=tuple(told)) if told else _NOTHING)
+        if change == _NOTHING or self.repository is None:
             return True
         if last:
-            self._change = Change()
+            self._change = _NOTHING
         writing = self._writing = anyio.CancelScope()
         try:
             with writing:
@@ -240,7 +241,7 @@ class TranscriptWriter:
     async def _state_change(self) -> Change:
         """Return the parts of the state that have changed since the last write."""
         if self._state is None:
-            return Change()
+            return _NOTHING
         now, before = await self._state(), self._written
         return Change(
             history=None if _same(now.history, before.history) else now.history,
@@ -298,6 +299,8 @@ def _same(one: HistoryState | None, two: HistoryState | None) -> bool:
 
 def _merged(one: Change, two: Change) -> Change:
     """Return two changes as one, in this order."""
+    if one is _NOTHING or two is _NOTHING:
+        return two if one is _NOTHING else one
     return Change(
         events=(*one.events, *two.events),
         history=two.history or one.history,

@@ -1,5 +1,6 @@
 """The slot for the one turn that a session may run, the engine that runs it, and the answer at its end."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -94,7 +95,7 @@ class TurnSlot:
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
         self._arriving: set[anyio.CancelScope] = set()  # prompts that wait for the end of a scheduled turn
-        self._over = anyio.Event()
+        self._over = asyncio.Event()
         self.closed = False
 
     @property
@@ -149,7 +150,7 @@ class TurnSlot:
             finally:
                 self._scope = None
                 self.touch()
-                over, self._over = self._over, anyio.Event()
+                over, self._over = self._over, asyncio.Event()
                 over.set()
 
     async def _end_scheduled(self, scope: anyio.CancelScope) -> None:

@@ -248,7 +248,7 @@ class _Write(Generic[T]):
         self.step = step
         self.short = short
         self.durable = durable
-        self.called = anyio.Event()
+        self.called = asyncio.Event()
         self.given_up = False  # its caller was cancelled, or has no patience left
         self._values: list[T] = []
         self._error: Exception | None = None

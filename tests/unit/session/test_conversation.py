@@ -48,7 +48,7 @@ class Models:
             raise self.missing
         return self.provider
 
-    def take_tools(self) -> bool:
+    def take_tools(self, _answers: object) -> bool:
         return self.takes_tools
 
 

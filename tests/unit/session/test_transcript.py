@@ -17,10 +17,10 @@ from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, UsageTotals
 from acp_agent.core.types import ToolKind
-from acp_agent.session import transcript
 from acp_agent.session.manager import DeferredRepository
-from acp_agent.session.transcript import Transcript
+from acp_agent.session.transcript import ANSWER_BEGINS, Transcript
 from acp_agent.store.sessions import SessionStore
+from tests.fakes.passing_time import pass_time
 from tests.fakes.repository import FakeRepository
 from tests.unit.store.databases import opened, others
 
@@ -98,33 +98,25 @@ async def test_a_clock_that_was_set_back_makes_no_session_older() -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_the_state_is_kept_soon_unless_the_turn_has_ended_by_then(
-    ended: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transcript, "_ANSWER_BEGINS", 0.01)
-    asked, over = list[Change](), anyio.Event()
+async def test_the_state_is_kept_soon_unless_the_turn_has_ended_by_then(ended: bool) -> None:
+    asked = list[Change]()
 
     async def state() -> Change:
         asked.append(Change(model="m"))
         return asked[-1]
 
-    def background(task: Callable[[], Awaitable[None]]) -> None:
-        async def run() -> None:
-            await task()
-            over.set()
-
-        tasks.start_soon(run)
-
     async with anyio.create_task_group() as tasks:
-        made = Transcript(RECORD, lambda _: anyio.lowlevel.checkpoint(), background, print, lambda: 2)
+        made = Transcript(RECORD, lambda _: anyio.lowlevel.checkpoint(), tasks.start_soon, print, lambda: 2)
         made.store_in(FakeRepository())
         made.follow(state)
         made.save_soon()
         if ended:
             await made.flush()
         assert len(asked) == ended
-        await over.wait()
-    assert len(asked) == 1
+        pass_time(ANSWER_BEGINS)
+        await anyio.lowlevel.checkpoint()  # the timer is due
+        await anyio.wait_all_tasks_blocked()
+        assert len(asked) == 1
 
 
 async def test_what_is_only_shown_is_not_kept(tmp_path: Path) -> None:
