@@ -144,9 +144,9 @@ def _report_lines(report: AuditReport) -> Iterator[str]:
     if report.fault is not None:
         yield f"{_place(file, report.fault)}: BROKEN: {visible(report.fault.text)}"
         if report.records:
-            yield f"{file}: before that, {_counted(report)} unchanged"
+            yield f"{file}: complete and unchanged before that: {_counted(report)}"
     elif report.records or not report.notes:
-        yield f"{file}: whole: {_counted(report)}"
+        yield f"{file}: complete and unchanged: {_counted(report)}"
 
 
 def _place(file: str, finding: AuditFinding) -> str:

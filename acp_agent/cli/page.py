@@ -143,7 +143,7 @@ class _Chart:
 
 
 _MOST_CHARS = 8 * 1024 * 1024
-"""Characters without pictures after which cards have only headlines and messages are shortened."""
+"""The characters of a page, pictures not counted, after which cards have only headlines and messages are shortened."""
 _MESSAGE, _BRIEF = 100_000, 2_000  # characters of a message, normally and after _MOST_CHARS
 _PROMPTS = 200  # prompts in the list
 _STEPS = 200  # steps of a plan

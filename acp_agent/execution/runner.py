@@ -99,7 +99,7 @@ _log = Log(__name__)
 
 
 class ToolExecutor(Protocol):
-    """One step between a call and its result. Steps that need both wrap another step: audit, cache, output, retry."""
+    """A step between a call and its result. Audit, cache, output and retry wrap another step, and so see both."""
 
     async def execute(self, facts: CallFacts) -> ToolResult:
         """Return the result of the call. Raises cancellation, and the exceptions of bugs, which DynExecutor catches."""

@@ -355,9 +355,9 @@ Later: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, object]]], None]
 class Transaction:
     """The rules for the changes of a command that fails (`[tools.shell] transactional`).
 
-    scope        the paths, relative to the session's folder, that are taken back
-    rolls_back   whether they are
-    codes        the exit codes after which they are
+    scope        the paths, relative to the session's folder, whose changes are taken back
+    rolls_back   whether any changes are taken back
+    codes        the exit codes of a command that count as failed
     required     whether a command is refused if its changes could not be taken back
     """
 
@@ -389,8 +389,8 @@ def _ended(result: ToolResult, line: str) -> ToolResult:
 class ChangesExecutor:
     """An executor that notes for `/undo` what a call changes, and shows which files a command or server has changed.
 
-    The user is shown diffs, the model one line with the names. A call that is proven to read is not looked at. That the
-    folders are too large is said once.
+    The user is shown diffs, the model one line with the names. The files are not looked at for a call that is proven
+    only to read. If the folders have too many entries to look at, one line says so once.
 
     watch   looks at the files below the session's roots
     shown   whether changes are shown, or only noted
@@ -487,7 +487,7 @@ class ChangesExecutor:
             parts += [f"{what}: {', '.join(names)}"] if names else []
         if self._watch.limit and not self._told_limit:
             self._told_limit = True
-            parts = [f"files that commands change are not told: over {self._watch.limit:,} below the session's folders"]
+            parts = [f"changed files are not named: over {self._watch.limit:,} entries below the session's folders"]
         return f"[{'; '.join(parts)}]" if parts else ""
 
 

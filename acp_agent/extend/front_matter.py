@@ -34,14 +34,14 @@ MAX_FILE = 256 * 1024
 MAX_FRONT = 16 * 1024
 """Characters of front matter."""
 _DEEPEST = 8  # lists and tables inside each other
-_MOST_VALUES = 500  # with the keys: to read a long list takes much longer than a long text
+_MOST_VALUES = 500  # keys and values. Reading a long list takes much longer than reading a long text
 _SHOWN = 60  # characters of a value in a message
 _LONGEST_NAME, _LONGEST_KEY = 64, 200
 _FENCE = re.compile(r"---[ \t]*")
 _LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+(\S.*)")
 _OPENING = tuple("\"'[{|>&*!%@`#")
 _KEY = re.compile(r"(?!(?:user|assistant|context|example|commentary|response|result|reason):)[a-z][\w-]*:(?:\s.*)?")
-"""A line with a key. Examples in descriptions have lines that look like one, with these words."""
+"""A line with a key. Lines with the words in front are taken for text: examples in descriptions begin with them."""
 _TAG = "tag:yaml.org,2002:"
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
@@ -122,9 +122,9 @@ def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
 
 
 def _loose(front: str) -> "tuple[dict[str, Value], dict[str, int]] | None":
-    """Return the probable meaning of front matter that is not YAML, as many files have it; None if it is not clear.
+    """Return the probable values of front matter that is not YAML, as many files have it; None if they are not clear.
 
-    First each line is taken as one text, then all lines of a description.
+    First the value of each line is read as one text, then all lines of a description are.
     """
     for quoted in (_quoted, _quoted_description):
         with suppress(_Unusable):

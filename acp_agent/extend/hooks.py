@@ -49,13 +49,13 @@ class HookEvent(StrEnum):
     SESSION_END = "session_end"
 
     @property
-    def told(self) -> str:
-        """The name of the event that a hook is given: Claude Code's name."""
+    def claude_name(self) -> str:
+        """Claude Code's name of the event, which a hook is given."""
         return "Stop" if self is HookEvent.TURN_COMPLETE else "".join(map(str.capitalize, self.split("_")))
 
 
 _OF_CALLS = (HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE, HookEvent.PERMISSION_DENIED)
-_BY_THEIR_NAME = {event.told: event for event in HookEvent}
+_BY_THEIR_NAME = {event.claude_name: event for event in HookEvent}
 
 THEIR_TOOLS = {
     "bash": "Bash",
@@ -122,7 +122,7 @@ def hooks_in(file: SourceFile) -> HookFile:
     try:
         text = file.data.decode("utf-8-sig")
         table = json_value(text) if claude else cast("Json", toml_table(text))
-    except ValueError as error:  # also of what is not UTF-8
+    except ValueError as error:  # UnicodeDecodeError is one
         problem = DefinitionProblem(file.shown, "", f"expected {'JSON' if claude else 'TOML'}: {error}")
         return HookFile(problems=(problem,))
     events = table.get("hooks", {}) if isinstance(table, dict) and claude else table
@@ -148,7 +148,7 @@ class _Reader:
 
     def __init__(self, file: str, known: Iterable[HookEvent], under: str = "", *, claude: bool) -> None:
         self._file = file
-        self._known = {event.told if claude else str(event): event for event in known}
+        self._known = {event.claude_name if claude else str(event): event for event in known}
         self._under = under
         self._claude = claude
         self.hooks, self.problems = list[Hook](), list[DefinitionProblem]()

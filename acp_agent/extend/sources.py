@@ -50,7 +50,7 @@ class SourceKind(StrEnum):
 
 
 OWN = ".acp-agent"
-"""The first part of a pattern. For the user's own definitions, the folder of their configuration stands for it."""
+"""The first part of a pattern. For the user's own definitions, it means the folder of their configuration."""
 PATTERNS: Mapping[SourceKind, Sequence[str]] = {
     SourceKind.AGENTS: (f"{OWN}/agents/*.md", ".claude/agents/*.md"),
     SourceKind.SKILLS: (f"{OWN}/skills/*/SKILL.md", ".claude/skills/*/SKILL.md", ".agents/skills/*/SKILL.md"),

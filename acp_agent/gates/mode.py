@@ -75,10 +75,10 @@ class ModeGate(Gate):
             return Allow()
         here, tool = f"{FREEDOMS[Freedom(mode.value)][0]} mode ('{mode}')", facts.spec.name
         if agent is not None and mode is not self._options.mode:
-            what = "this command is not known to only read" if facts.spec.commands else f"'{tool}' does not only read"
+            what = "this command may change something" if facts.spec.commands else f"'{tool}' may change something"
             return Deny(f"{what}, and {agent.name} may only read", advice="Go on with what you can read, and report.")
         if facts.spec.commands:
-            reason = f"this command is not known to only read, and {here} runs no other"
+            reason = f"this command may change something, and {here} runs only commands that read"
         else:
             reason = f"'{tool}' is not available in {here}"
         return Deny(f"{reason}; {_LEAVING}", advice="Go on with what you can read, or tell the user to switch.")

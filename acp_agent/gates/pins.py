@@ -112,7 +112,7 @@ class PinsGate(Gate):
             return Allow()
         settled = self._options.auto_approve is AutoApprove.FULL_AUTO or facts.call.origin is CallOrigin.USER
         if settled:  # later gates would not ask. The model reads the reason, so it must not quote the new definition.
-            told = f"a tool of the server {facts.spec.server} is not known to be what you let run; {_UNASKED}"
+            told = f"a tool of the server {facts.spec.server} may have changed since the user let it run; {_UNASKED}"
             return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
         return Ask(change, of_tool=True)
 

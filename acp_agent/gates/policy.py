@@ -57,7 +57,7 @@ class Policy:
             return f"the policy cannot be read, so nothing runs: {self.fault}"
         if not self.rules and self.default is Effect.ALLOW:
             return "no policy is in force"
-        return f"policy rules in force: {len(self.rules)}; what none of them matches: {self.default}"
+        return f"policy rules in force: {len(self.rules)}; calls that no rule matches: {self.default}"
 
     def decide(self, call: PolicyFacts) -> PolicyDecision:
         """Return the decision of the first rule that matches, else of the default."""

@@ -153,7 +153,7 @@ TOTALS = _lines(
         r"""(?i:\b(?:errors|failures|failed|fail)["']?(?:[:=] *| )0)""",
     )
 )
-"""Lines that may contain a total of nothing, which `_NOTHING` takes out. Few do, so that search may be slow."""
+"""Lines that may contain a total of zero. `_ZERO_TOTAL` then removes it; that search is slow, but few lines need it."""
 
 SUSPECTS = _lines(
     (
@@ -223,14 +223,14 @@ _TIME = lazy_regex(
     )""",
     re.VERBOSE,
 )
-_NOTHING = lazy_regex(
+_ZERO_TOTAL = lazy_regex(
     r"""(?<![\w.:/-])(?:no|0|zero)\ (?:\w+\ )?(?:errors|failures|error\(s\)|failure\(s\))(?!\w)
       | (?:^|(?<=[,;(:|]\ )|(?<=[,;(|]))(?:no|0)\ (?:tests?\ )?fail(?:ed|ing)\b
       | \b(?:errors|failures|failed|fail)["']?(?:[:=]\ *|\ )0(?=$|[,;)|\]}"']|\ +\w+\ *[:=])
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Totals of nothing, such as `0 Failures` and `errors: 0`. The rest of their line may still report an error."""
+"""Totals of zero, such as `0 Failures` and `errors: 0`. The rest of the line may still report an error."""
 _UUID = lazy_regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _RULES = " \t=_-*│|"
 
@@ -242,7 +242,8 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     times, addresses and UUIDs count as one.
 
     whole      the text in which the lines are numbered; "" for `raw`
-    suspects   whether lines that only say "failed" or the like are listed too: the last ones, up to 15 with errors
+    suspects   whether the last lines that only say "failed" or the like are listed too, if there are fewer than 15
+               errors. Errors and such lines are then at most 15 together
 
     If there are more errors, those of compilers, tests and crashes come before those of logs, and later before earlier.
     """
@@ -252,7 +253,7 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     telling = list(dict.fromkeys(line for piece in _pieces(raw) for line in kept.telling(piece)))
     warnings = kept.missing([_split(WARNINGS.lines(encoded("\n".join(telling))))])
     said = {normalised for normalised, _ in warnings}
-    own = _without_nothing(telling)
+    own = _searched_parts(telling)
     searched = [*own]
     errors = [one for one in kept.missing(_own(own, _errors(searched))) if one[0] not in said]
     if suspects and len(errors) < _MOST_SUSPECTS:
@@ -270,18 +271,18 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     return "\n".join(blocks)
 
 
-def _without_nothing(lines: list[str]) -> dict[str, str]:
-    """Return the lines by their searched part. That part has no totals of nothing, such as "0 errors"."""
+def _searched_parts(lines: list[str]) -> dict[str, str]:
+    """Return each line under the part of it that is searched: all but totals of zero, such as "0 errors"."""
     totals = frozenset(_split(TOTALS.lines(encoded("\n".join(lines)))))
     own: dict[str, str] = {}
     for line in lines:
-        own.setdefault(_NOTHING.sub("", line) if line in totals else line, line)
+        own.setdefault(_ZERO_TOTAL.sub("", line) if line in totals else line, line)
     own.pop("", None)
     return own
 
 
 def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the whole lines for their searched parts."""
+    """Yield the whole line for each searched part."""
     return ([own[line] for line in lines if line in own] for lines in parts)
 
 

@@ -248,7 +248,7 @@ async def test_where_the_session_only_reads_hooks_change_nothing_but_those_that_
     async with aided(tmp_path, *steps, config="[acp]\nmode = 'ask'\n") as (session, model, _):
         said = await session.say("go")
         assert "denies this call" in last(model.requests[1])
-        assert "hook touch behind (~/hooks.toml, post_tool_use): this command is not known to only read" in said
+        assert "hook touch behind (~/hooks.toml, post_tool_use): this command may change something" in said
     assert (tmp_path / "work" / "before").exists()
     assert not (tmp_path / "work" / "behind").exists()
 

@@ -220,7 +220,10 @@ class Effect(StrEnum):
 
 
 class Miss(NamedTuple):
-    """The reason why a rule does not apply. `doubtful` if it denies what the call may do unseen."""
+    """The reason why a rule does not match a call.
+
+    doubtful   whether the call may also touch paths that are not known, which this deny rule may match
+    """
 
     reason: str
     doubtful: bool = False

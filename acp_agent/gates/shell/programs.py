@@ -429,7 +429,7 @@ def _unknown_doubts(name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
 
 
 def _known_doubts(known: Program, name: str, parsed: ParsedArguments) -> Iterator[Doubt]:
-    """Yield the doubts about what the words that the grammar knows change, install, reach or run."""
+    """Yield the doubts about words that the grammar knows: they may change, install, reach or run something."""
     call = " ".join((name, *parsed.verbs))
     yield from _git_doubts(call, parsed) if name == "git" else ()
     for each in parsed.arguments:

@@ -43,8 +43,9 @@ class CommandMatcher:
     unless    an expression for commands that the rule does not apply to, or None
 
     `other` matches every command that no earlier rule matched and of whose printing commands none matches `unless`.
-    `exact` is compared with the whole command line. `prefix` and `regex` are compared with the last printing command,
-    or with the whole line if the printing commands are unknown. So a rule for pytest ignores `pytest > log; tail log`.
+    `exact`, `prefix` and `regex` are compared with the last printing command, or with the whole line if the printing
+    commands are unknown. So a rule for pytest ignores `pytest > log; tail log`. `exact` is also compared with the whole
+    line.
 
     Raises ValueError for an invalid expression.
     """

@@ -39,7 +39,7 @@ class Match(_Table):
     shape_config = ShapeConfig(schema_extra={"minProperties": 1, "maxProperties": 1})
 
     exact: Annotated[str, Field(min_length=1)] | None = None
-    """The command is this."""
+    """The command, or the whole command line, equals this text."""
     prefix: Annotated[str, Field(min_length=1)] | None = None
     """The command equals this text, or begins with it and a blank."""
     regex: PatternText | None = None

@@ -111,7 +111,7 @@ class Forms:
 
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
-        """Return each beginning of the forms of several lines that ends with a line."""
+        """The beginnings of the forms that have several lines: the first line, the first two lines, and so on."""
         return tuple(
             literal[: at + 1] for literal in self._literals for at, byte in enumerate(literal[:-1]) if byte == 0x0A
         )

@@ -179,7 +179,7 @@ class SessionHooks:
             "transcript_path": "",
             "cwd": needs.cwd,
             "permission_mode": needs.mode(),
-            "hook_event_name": event.told,
+            "hook_event_name": event.claude_name,
         }
 
     # ------------------------------------------------------------------------------ besides the calls

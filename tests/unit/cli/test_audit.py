@@ -136,14 +136,14 @@ def test_verify_judges_every_file_and_says_where_it_is_broken(file, capsys):
     [older] = list(file.parent.glob("audit-*.jsonl"))
     assert run("verify", file) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{file}: whole: 2 records (3 to 4)",
-        f"{older}: whole: 2 records (1 to 2)",
+        f"{file}: complete and unchanged: 2 records (3 to 4)",
+        f"{older}: complete and unchanged: 2 records (1 to 2)",
     ]
     older.write_bytes(older.read_bytes().replace(b"echo 1", b"echo 9"))
     assert run("verify", file) == 1
     assert capsys.readouterr().out.splitlines()[1:] == [
         f"{older}:2: BROKEN: was changed: its hash does not fit",
-        f"{older}: before that, 1 record (1 to 1) unchanged",
+        f"{older}: complete and unchanged before that: 1 record (1 to 1)",
     ]
 
 

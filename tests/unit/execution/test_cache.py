@@ -104,7 +104,7 @@ async def test_that_the_folders_are_too_large_for_finding_changes_is_said_once(
     with Roots(str(tmp_path)) as roots:
         executor = ChangesExecutor(World(), FileWatch(roots, SessionSnapshots("/dev/null/undo/a", "a"), None))
         results = [await executor.execute(CallFacts(call("bash", CommandSubject("make")))) for _ in range(2)]
-    said = "[files that commands change are not told: over 2 below the session's folders]"
+    said = "[changed files are not named: over 2 entries below the session's folders]"
     assert [result.frame.ending if result.frame else "" for result in results] == [said, ""]
 
 

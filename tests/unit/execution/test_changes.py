@@ -136,7 +136,7 @@ async def test_that_the_folder_is_too_large_is_told_once():
     watch.limit = 1000
     executor = ChangesExecutor(Tool(), watch)
     first, second = [await executor.execute(facts_of(command("make"))) for _ in range(2)]
-    assert ending(first) == "[files that commands change are not told: over 1,000 below the session's folders]"
+    assert ending(first) == "[changed files are not named: over 1,000 entries below the session's folders]"
     assert ending(second) == "[changed: a, b; deleted: c]"
 
 

@@ -181,10 +181,10 @@ def test_choosing_a_level_in_one_word_sets_the_other_setting_along():
         (Autonomy.FULL, FULL),
         (Autonomy.SUPERVISED, SUGGEST),
     ):
-        conduct.take(level)
+        conduct.choose_autonomy(level)
         assert (conduct.autonomy, conduct.auto_approve) == (level, auto_approve)
     conduct.auto_approve = EDIT
-    conduct.take(Autonomy.SUPERVISED)
+    conduct.choose_autonomy(Autonomy.SUPERVISED)
     assert conduct.auto_approve is EDIT
 
 

@@ -147,8 +147,8 @@ def test_a_policy_without_rules_and_without_default_is_no_policy():
     judge = PolicyGate(Policy(), cwd="/p", realpath=os.path.realpath, trust=_trusted)
     assert verdict(judge, command("x")) == "allow"
     assert Policy().status == "no policy is in force"
-    assert Policy((deny("x"),)).status == "policy rules in force: 1; what none of them matches: allow"
-    assert Policy(default=Effect.DENY).status == "policy rules in force: 0; what none of them matches: deny"
+    assert Policy((deny("x"),)).status == "policy rules in force: 1; calls that no rule matches: allow"
+    assert Policy(default=Effect.DENY).status == "policy rules in force: 0; calls that no rule matches: deny"
 
 
 def _trusted(_: object) -> TrustLevel:

@@ -82,14 +82,15 @@ def test_the_mode_refuses_with_the_way_out_of_it():
         f"'write' is not available in Read only mode ('ask'); {LEAVING}", advice=leave
     )
     assert verdict(ask, shell("make")) == Deny(
-        f"this command is not known to only read, and Read only mode ('ask') runs no other; {LEAVING}", advice=leave
+        f"this command may change something, and Read only mode ('ask') runs only commands that read; {LEAVING}",
+        advice=leave,
     )
     assert verdict(ask, of_agent(call("write"), Mode.ASK)) == verdict(ask, call("write"))
     assert verdict(code, of_agent(call("write"), Mode.ASK)) == Deny(
-        "'write' does not only read, and scout may only read", advice=report
+        "'write' may change something, and scout may only read", advice=report
     )
     assert verdict(code, of_agent(shell("make"), Mode.ASK)) == Deny(
-        "this command is not known to only read, and scout may only read", advice=report
+        "this command may change something, and scout may only read", advice=report
     )
     assert verdict(code, of_agent(call("write"), Mode.CODE)) == Allow()
     assert verdict(AutonomyGate(lambda: True), call("write")) == Deny(
@@ -118,8 +119,8 @@ def test_a_changed_definition_is_asked_about_or_refused_where_nobody_is_asked():
     assert asked.reason.startswith("the server x has changed what this tool is since you let it run; ")
     for invocation, auto in ((SERVED, FULL_AUTO), (by_user(SERVED), options.auto_approve)):
         assert verdict(PinsGate(book, SessionOptions(auto_approve=auto)), invocation) == Deny(
-            "a tool of the server x is not known to be what you let run; nobody is asked at this approval level, so "
-            "it is refused; at another one the user would be asked",
+            "a tool of the server x may have changed since the user let it run; nobody is asked at this approval level, "
+            "so it is refused; at another one the user would be asked",
             ToolErrorCategory.CONFIRMATION_REQUIRED,
             rule="changed definition",
         )
