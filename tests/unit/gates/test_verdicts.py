@@ -119,8 +119,8 @@ def test_a_changed_definition_is_asked_about_or_refused_where_nobody_is_asked():
     assert asked.reason.startswith("the server x has changed what this tool is since you let it run; ")
     for invocation, auto in ((SERVED, FULL_AUTO), (by_user(SERVED), options.auto_approve)):
         assert verdict(PinsGate(book, SessionOptions(auto_approve=auto)), invocation) == Deny(
-            "a tool of the server x may have changed since the user let it run; nobody is asked at this approval level, "
-            "so it is refused; at another one the user would be asked",
+            "a tool of the server x may have changed since the user let it run; nobody is asked at this approval "
+            "level, so it is refused; at another one the user would be asked",
             ToolErrorCategory.CONFIRMATION_REQUIRED,
             rule="changed definition",
         )
