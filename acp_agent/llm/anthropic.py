@@ -337,7 +337,7 @@ class AnthropicProvider(HttpProvider):
         return write(request_body(self._endpoint, without_thoughts(request, self._refused), DEFAULT_MAX_TOKENS))
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
-        """Take note of thoughts that the API refuses.
+        """Remember the thoughts that the API refuses. Return False if the error is not about new ones.
 
         Newer models take a thought back only after exactly what preceded it. A mode that changes the tools, or a
         compaction, makes it invalid ("Preserved thinking").

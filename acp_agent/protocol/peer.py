@@ -227,8 +227,8 @@ class Peer:
     ) -> Json:
         """Send a request to the editor and return its result.
 
-        Raises the editor's RpcError, ClientTimeout, or ConnectionLost. If the editor cancels the task before it sends
-        the response, the response is late, even if both are read at once.
+        Raises the editor's RpcError, ClientTimeout, or ConnectionLost. If the editor cancels the calling task and then
+        sends the response, the response counts as late, even if both are read at once.
 
         timeout    seconds; None waits without a limit
         withdraw   send `$/cancel_request` after a timeout; editors that do not know it ignore it

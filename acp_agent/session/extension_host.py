@@ -17,7 +17,7 @@ from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.session.engine import SessionEngine
-from acp_agent.session.foreign_session import is_folder, sound
+from acp_agent.session.foreign_session import corrected_session, is_folder
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.session import Session
 from acp_agent.session.toolset.settings import known_secrets, redactor
@@ -201,4 +201,4 @@ def _corrected(
     """Return an imported session corrected for storing here, with the secrets of this machine redacted."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
-    return sound(saved, told, options_at_start(loaded), now, redactor(loaded, known))
+    return corrected_session(saved, told, options_at_start(loaded), now, redactor(loaded, known))

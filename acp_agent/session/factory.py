@@ -443,7 +443,7 @@ class SessionFactory:
         )
 
     def _make_extensions(self, approver: RedactedApprover) -> SessionExtensions:
-        store, file = self._process.folders, self._loaded.file
+        store, file = self._process.trusted_folders, self._loaded.file
         kinds = kinds_wanted(self._loaded.settings)
         sources = ExtensionSources(file, self._cwd, store, kinds, lambda: self.in_force().settings.skills.home)
         return SessionExtensions(

@@ -86,7 +86,7 @@ def is_folder(path: str) -> bool:
     return os.path.isabs(path) and "\0" not in path
 
 
-def sound(
+def corrected_session(
     saved: SessionSnapshot, told: Sequence[StoredEvent], options: SessionOptions, now: int, redact: Redact = verbatim
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return the session with a new id and with the given options. `now` is in milliseconds since 1970.

@@ -219,7 +219,7 @@ class SessionManager:
                 yield session
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await self._pool.evict(session)  # because the request may be cancelled
+                    await self._pool.evict(session)  # shielded, because the request may be cancelled
                 raise
             if found:
                 session.resumed()

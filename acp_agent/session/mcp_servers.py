@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from acp_agent.session.processes import ProcessServices
     from acp_agent.session.session import Session
 
-_LONGEST_WISH = 1000
+_LONGEST_ENTRY = 1000
 """The most characters of an entry. A question shows the whole entry, so that nothing in it stays hidden."""
 
 
@@ -120,7 +120,7 @@ class SessionMcpServers:
         approver = None if self._session.active.auto_approve is AutoApprove.FULL_AUTO else self._approver
         names = ", ".join(each.name for each in wanted)
         try:
-            level = await project_trust(self._cwd, wanted, self._process.folders, approver)
+            level = await project_trust(self._cwd, wanted, self._process.trusted_folders, approver)
         except ToolError as error:  # the user did not answer in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
@@ -142,11 +142,11 @@ class SessionMcpServers:
 
     def _showable(self, entries: Sequence[McpServerSettings]) -> Iterator[McpServerSettings]:
         for at, entry in enumerate(entries):
-            wish = _wish(entry)
+            described = _described(entry)
             where = f"the MCP server {entry.name!r} of this folder is not started"
-            if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
+            if at >= MOST_OF_A_PROJECT or len(described) > _LONGEST_ENTRY:
                 self._warn(f"{where}: too much for one question")
-            elif self._redact(wish) != wish:  # redaction could hide a command between the lines of a false key
+            elif self._redact(described) != described:  # redaction could hide a command within what looks like a key
                 self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry
@@ -177,9 +177,9 @@ async def project_trust(
 
     Raises ToolError if the user does not answer in time.
     """
-    wishes = [_wish(entry) for entry in wanted]
-    contents = {PROJECT_FILE: json.dumps(wishes).encode()}
-    return await workspace_trust(folder, contents, store, approver, wishes)
+    described = [_described(entry) for entry in wanted]
+    contents = {PROJECT_FILE: json.dumps(described).encode()}
+    return await workspace_trust(folder, contents, store, approver, described)
 
 
 def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _hidden(values: Iterable[str]) -> Iterator[str]:
             yield from (value, *value.split(maxsplit=1)[1:])
 
 
-def _wish(entry: McpServerSettings) -> str:
+def _described(entry: McpServerSettings) -> str:
     """Return a whole entry as one line, for the question."""
     does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
     table = entry.model_dump(exclude_defaults=True)

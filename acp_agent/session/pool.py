@@ -48,7 +48,7 @@ class SessionLock:
 
     @asynccontextmanager
     async def taken(self, session_id: str) -> AsyncGenerator[None]:
-        """Lock a session, and keep it locked unless the body fails and it was not locked before. Raises as `take`."""
+        """Lock a session. If the body fails, unlock it, unless it was locked before. Raises the errors of `take`."""
         held = self._locks is not None and self._locks.holds(session_id)
         await self.take(session_id)
         try:
@@ -287,13 +287,16 @@ class SessionPool:
                     tasks.start_soon(wait, session.turns.over)
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
-        """Return whether an idle session can be evicted once an operation on it ends, other than a wait for room."""
+        """Return whether an idle session can be evicted when an operation on it has ended.
+
+        Operations that themselves wait for room do not count.
+        """
         return any(each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
 
     async def _evict_oldest(self, spared: Collection[str]) -> bool:
         """Evict the idle session that was used longest ago. Return False if there is none.
 
-        Sessions in which something runs come last.
+        Sessions with background processes come last.
         """
         for session in sorted(self._idle(spared), key=lambda each: (each.runs_processes, each.turns.used_at)):
             if session.id not in self._acts:

@@ -180,7 +180,7 @@ class ProcessServices:
         return McpPins(self.data_file("mcp-pins.toml"), self._warn)
 
     @cached_property
-    def folders(self) -> TrustedFolders:
+    def trusted_folders(self) -> TrustedFolders:
         """The folders that the user trusts."""
         return TrustedFolders(self.data_file("trusted-folders.toml"), self._warn)
 

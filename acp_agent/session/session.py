@@ -159,7 +159,9 @@ class StoredOptions:
         return options != self._here
 
     def merge(self, options: SessionOptions, stored: SessionOptions, choices: Choices) -> str:
-        """Copy into `options` the fields that other processes have changed since, except those also changed here.
+        """Copy into `options` the fields that other processes have changed since the last merge.
+
+        A field that was also changed here keeps its value.
 
         Return a line for the user if the chosen model no longer exists; else "".
         """
@@ -174,7 +176,7 @@ class StoredOptions:
         return gone if options.model != model else ""
 
     def _was_changed(self, name: str, stored: SessionOptions) -> bool:
-        """Return whether other processes have changed a field. A permission field counts only if the user chose it."""
+        """Return whether other processes have changed a field. A permission field counts only if chosen there."""
         if name in PERMISSION_FIELDS and name not in stored.chosen:
             return False
         first = name in PERMISSION_FIELDS and name not in self._stored.chosen

@@ -318,7 +318,7 @@ class AgentClient:
         return {"terminalId": name}
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_others: object) -> JsonObject:
-        """Serve `terminal/output`. It is empty while the command runs: what it prints is judged as a whole."""
+        """Serve `terminal/output`. It is empty while the command runs, because the output is redacted as a whole."""
         terminal = self._terminal(session_id, terminal_id)
         shown: JsonObject = {"output": terminal.output, "truncated": terminal.truncated}
         return shown if terminal.exit is None else {**shown, "exitStatus": terminal.exit}

@@ -229,7 +229,7 @@ class SubAgentRuns:
         )
 
     async def _work(self, run: _Run, progress: Progress, card: ToolStarted | None = None) -> None:
-        """Carry out a run to its end. A run that was cancelled by itself ends without an exception.
+        """Carry out a run to its end. If it is cancelled alone, and not with its turn, it ends without an exception.
 
         card   is shown first; None if the run has no card of its own
         """
@@ -302,7 +302,7 @@ class SubAgentRuns:
         return "\n\n".join(filter(None, (*(_announced(run.shown()) for run in ready), self._mail())))
 
     async def wait(self) -> str:
-        """Wait until a spawned run ends or writes, and return the news; empty if no run goes on and there are none."""
+        """Wait until a spawned run ends or writes. Return the news; empty if no run goes on and nothing is new."""
         while True:
             if mail := self._mail():
                 return mail
@@ -324,7 +324,7 @@ class SubAgentRuns:
         return "" if shared is None else shared.mail.announcement(MAIN)
 
     async def end(self) -> None:
-        """End all runs, because the turn ends. Their cards are closed on return. The next turn's model is told."""
+        """End all runs, because the turn ends. Their cards are closed on return. The model is told in the next turn."""
         going_on = self._going_on()
         if not going_on:
             return

@@ -16,7 +16,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
-from acp_agent.workspace.git.index import GitFiles, Known, holds_repository
+from acp_agent.workspace.git.index import GitFiles, GitState, holds_repository
 from acp_agent.workspace.git.settings import NotReadable
 from acp_agent.workspace.roots import Place, Roots
 
@@ -242,7 +242,7 @@ def _code(character: str) -> str:
 _SKIPPED = frozenset((".git", "node_modules", "site-packages", "dist-packages", "target"))
 _EXCEPTING = frozenset((".ignore", ".rgignore", ".gitignore", ".agignore", ".fdignore"))
 _MAX_FILES = 200
-_NEW = Known.UNTRACKED | Known.IGNORED
+_NEW = GitState.UNTRACKED | GitState.IGNORED
 
 
 def real_path(path: str, folder: str) -> str:
@@ -269,7 +269,7 @@ class Look:
     ignores: bool = False
     needs_git: bool = False
     follows: bool = False
-    known: Known | None = None
+    known: GitState | None = None
     whole: bool = False
 
 
@@ -329,7 +329,7 @@ class SecretsBelow:
         if not paths:
             return
         if look.known is not None:
-            kept = paths if Known.IGNORED in look.known else _not_ignored(place, start, paths, named=False)
+            kept = paths if GitState.IGNORED in look.known else _not_ignored(place, start, paths, named=False)
             paths = [path for path in kept if git is None or not git.holds(os.path.join(start, path))]
             yield from (FoundSecret(os.path.relpath(os.path.join(start, path), place.path)) for path in paths)
             return

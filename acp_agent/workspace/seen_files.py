@@ -28,7 +28,7 @@ _CONTEXT = 2
 class SeenFiles:
     """The files that one session has seen, by absolute path. Its methods are for worker threads.
 
-    roots    returns what may be read now; None if nothing may, or without a disk
+    roots    returns what may be read now; None if nothing may be read, or if there is no disk
     redact   removes secrets from a text. Only texts without secrets are kept
     files    what a stored session has seen
     now      returns nanoseconds since 1970
@@ -143,8 +143,8 @@ class SeenFiles:
     def is_unchanged(self, devices: Collection[int]) -> bool:
         """Return whether all files have the times and sizes that were noted: `changed` is empty then.
 
-        It takes a `stat` for each file, and returns False without one if a file is on another device, which might hang,
-        or if there are more than a hundred, since a thread should look at so many.
+        It takes a `stat` for each file. It returns False at once if a file is on another device, which might hang. It
+        also does so for more than a hundred files, because a thread should look at so many.
         """
         if self._roots() is None:
             return True

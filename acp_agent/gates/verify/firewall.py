@@ -25,7 +25,7 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
 from acp_agent.gates.verify.verifiers import Verifier
 from acp_agent.workspace.command_files import FoundSecret, Look
-from acp_agent.workspace.git.index import Known
+from acp_agent.workspace.git.index import GitState
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))
@@ -126,8 +126,8 @@ class Firewall(Verifier):
                 return Ask(f"reads more than {MAX_WORDS} folders", firm=True)
             places.update((place, named) for place in (*folders.places(named), *matches))
         look = replace(read.look, ignores=False) if folders.changes_ignores else read.look
-        if folders.changes_ignores and look.known and Known.UNTRACKED in look.known:
-            look = replace(look, known=look.known | Known.IGNORED)
+        if folders.changes_ignores and look.known and GitState.UNTRACKED in look.known:
+            look = replace(look, known=look.known | GitState.IGNORED)
         for found in self._below((*places,), look):
             if read.shows(found._replace(folder=places[found.folder])):
                 where = posixpath.normpath(posixpath.join(found.folder, found.path))

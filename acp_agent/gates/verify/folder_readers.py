@@ -23,7 +23,7 @@ from acp_agent.gates.git_calls import GitCall, git_call
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.grammar import Argument, ParsedArguments, WordKind, grammar_of
 from acp_agent.workspace.command_files import FoundSecret, Look
-from acp_agent.workspace.git.index import Known
+from acp_agent.workspace.git.index import GitState
 
 _SPECIAL = "[]\\{}"
 
@@ -244,8 +244,8 @@ _NAMES_ONLY = (
 )
 _PATCHES = ("-p", "-u", "-U", "--patch", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary")
 _STASH_KEEPS = frozenset(("list", "show", "pop", "apply", "drop", "branch", "clear", "store"))
-_OWN = Known.TRACKED | Known.UNTRACKED
-_ALL = Known.TRACKED | Known.UNTRACKED | Known.IGNORED
+_OWN = GitState.TRACKED | GitState.UNTRACKED
+_ALL = GitState.TRACKED | GitState.UNTRACKED | GitState.IGNORED
 _WILD = "*?["
 
 
@@ -264,7 +264,7 @@ def git_reading(command: Command) -> Reading | None:
             return _diff(subcommand, args, here)
         case "status":
             options = Options("git", args, "status")
-            return _shown(Known.CHANGED | Known.STAGED, here) if options.has("v", "--verbose") else None
+            return _shown(GitState.CHANGED | GitState.STAGED, here) if options.has("v", "--verbose") else None
         case "grep":
             return _grep(args, here)
         case "mv":
@@ -280,9 +280,9 @@ def _add(args: Sequence[str], here: str) -> Reading | None:
         return None
     every = options.has("A", "--all")
     only_tracked = options.has("upei", "--update", "--patch", "--edit", "--interactive", "--renormalize")
-    known = Known.CHANGED if only_tracked and not every else Known.CHANGED | Known.UNTRACKED
+    known = GitState.CHANGED if only_tracked and not every else GitState.CHANGED | GitState.UNTRACKED
     if options.has("f", "--force"):
-        known |= Known.UNTRACKED | Known.IGNORED
+        known |= GitState.UNTRACKED | GitState.IGNORED
     if not (options.operands() or every or only_tracked) and options.is_certain:
         return None
     return _kept(options, known, here)
@@ -292,19 +292,19 @@ def _stash(args: Sequence[str], here: str) -> Reading | None:
     if next(iter(args), "") in _STASH_KEEPS:
         return None
     options = Options("git", args, "stash")
-    known = Known.CHANGED
+    known = GitState.CHANGED
     if options.has("u", "--include-untracked"):
-        known |= Known.UNTRACKED
+        known |= GitState.UNTRACKED
     if options.has("a", "--all"):
-        known |= Known.UNTRACKED | Known.IGNORED
+        known |= GitState.UNTRACKED | GitState.IGNORED
     return _kept(options, known, here, named="push" in options.parsed.verbs)
 
 
 def _commit(args: Sequence[str], here: str) -> Reading | None:
     options = Options("git", args, "commit")
-    shows = Known.STAGED if options.has("v", "--verbose") else Known(0)
+    shows = GitState.STAGED if options.has("v", "--verbose") else GitState(0)
     takes = options.has("apio", "--all", "--patch", "--include", "--only", "--interactive") or options.operands()
-    known = shows | (Known.CHANGED if takes else Known(0))
+    known = shows | (GitState.CHANGED if takes else GitState(0))
     return _kept(options, known, here) if known else None
 
 
@@ -321,7 +321,7 @@ def _diff(verb: str, args: Sequence[str], here: str) -> Reading | None:
         return None  # between two commits
     paths = args[args.index("--") + 1 :] if "--" in args else ()
     staged = options.has("", "--cached", "--staged") or options.operands() or verb == "diff-index"
-    known = Known.CHANGED | (Known.STAGED if staged else Known(0))
+    known = GitState.CHANGED | (GitState.STAGED if staged else GitState(0))
     return _of(paths, known, here, "whose changes it shows")
 
 
@@ -334,17 +334,17 @@ def _grep(args: Sequence[str], here: str) -> Reading:
     return _of(paths if options.is_certain else (), known, here, "which it reads with its folder", top=False)
 
 
-def _kept(options: Options, known: Known, here: str, *, named: bool = True) -> Reading:
+def _kept(options: Options, known: GitState, here: str, *, named: bool = True) -> Reading:
     """Return the reading of a command that stores files in git's own storage."""
     paths = options.operands() if named and options.is_certain else ()
     return _of(paths, known, here, "which git would copy into its storage")
 
 
-def _shown(known: Known, here: str) -> Reading:
+def _shown(known: GitState, here: str) -> Reading:
     return _of((), known, here, "whose changes it shows")
 
 
-def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = True) -> Reading:
+def _of(paths: Sequence[str], known: GitState, here: str, how: str, *, top: bool = True) -> Reading:
     """Return the reading of pathspecs, or of the whole repository if there are none.
 
     how   as in `Reading`

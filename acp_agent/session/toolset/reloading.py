@@ -62,7 +62,7 @@ class ReloadingToolset:
     async def run(self, call: ToolCall, *, announced: bool = False) -> ToolResult:
         """Run a call under the current configuration."""
         snapshot = self._current()
-        if self._problems and not announced:  # the end of an announced call is shown even if the turn is cancelled here
+        if self._problems and not announced:  # `_tell` may be cancelled, but the end of an announced call must be shown
             await self._tell()
         return await snapshot.toolset.run(call, announced=announced)
 

@@ -347,8 +347,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 _HASHES = (20, 32)
 
 
-class Known(Flag):
-    """The state of a file in git.
+class GitState(Flag):
+    """The state of a file in git, or several of them.
 
     TRACKED    it is in the index
     CHANGED    it is in the index, and has changed since it came there
@@ -379,14 +379,14 @@ class GitFiles:
         self._folders = set[str]()
         self._secrets: Mapping[str, IndexEntry] = {entry.path: entry for entry in self._entries() if self._notes(entry)}
 
-    def known(self, wanted: Known) -> Iterator[str]:
+    def known(self, wanted: GitState) -> Iterator[str]:
         """Yield the absolute paths of the secrets in the index that have one of these states."""
         for entry in self._secrets.values():
             path = os.path.join(self.top, entry.path)
             if (
-                Known.TRACKED in wanted
-                or (Known.CHANGED in wanted and _is_changed(path, entry))
-                or (Known.STAGED in wanted and self._is_staged(entry))
+                GitState.TRACKED in wanted
+                or (GitState.CHANGED in wanted and _is_changed(path, entry))
+                or (GitState.STAGED in wanted and self._is_staged(entry))
             ):
                 yield path
 

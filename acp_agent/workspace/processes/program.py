@@ -88,7 +88,7 @@ _PAUSE: Final = 0.05
 
 
 class PipedProgram:
-    """One run of a program. Call `end` on every path."""
+    """One run of a program. Always call `end`, also after an error or a cancellation."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class PipedProgram:
 
     async def read(self) -> bytes:
         """Return what the program has written to stdout, or no bytes once stdout is closed."""
-        return await _read_line(self._stdout.fileno())
+        return await _read_some(self._stdout.fileno())
 
     async def write(self, data: bytes) -> None:
         """Write all of it to stdin. Raises OSError if stdin is closed."""
@@ -168,7 +168,7 @@ class PipedProgram:
     async def drain(self) -> None:
         """Read stderr until it is closed, and keep its end. Pauses slow down a program that writes very much."""
         fd, since_pause = self._stderr.fileno(), 0
-        while data := await _read_line(fd):
+        while data := await _read_some(fd):
             self._last_words = (self._last_words + data)[-_STDERR_KEPT:]
             since_pause += len(data)
             if since_pause >= _STDERR_BEFORE_PAUSE:
@@ -234,7 +234,7 @@ def _launched(server: StdioServer, environment: Mapping[str, str], sandbox: Sess
         yield replace(launch, variables={**launch.variables, "TMPDIR": "/tmp"})  # noqa: S108 - a private one
 
 
-async def _read_line(fd: int) -> bytes:
+async def _read_some(fd: int) -> bytes:
     while True:
         await anyio.wait_readable(fd)
         try:

@@ -231,9 +231,9 @@ MOST_TASKS = max(4096, 128 * _CPUS)
 class CommandLimits:
     """The limits of a contained command, beyond which it is ended.
 
-    processes   their number. A compiler takes five a job, so that `make -j` on 64 CPUs has some 330
+    processes   the most processes. A compiler takes five a job, so that `make -j` on 64 CPUs has some 330
     spare       the part of the machine's memory that has to stay free
-    large       the part of it that the command may use even while less is free
+    large       the part of the memory that the command may use even while less than `spare` is free
     """
 
     processes: int = max(1024, 16 * _CPUS)

@@ -1,9 +1,10 @@
 """Contain commands with Landlock and a filter of system calls, where no namespaces can be made.
 
-The thread that starts a command restricts itself before that, and ends. The command inherits the restriction, and so
-does everything that it starts. A rule of Landlock allows a folder with all that lies below, and no other rule can take
-back a part of it. So a folder above something frozen or hidden may only be listed, and each of its entries gets a rule
-of its own. Nothing can be made, renamed or deleted directly in such a folder. https://docs.kernel.org/userspace-api/landlock.html
+A thread of its own restricts itself, starts the command and ends. The command inherits the restriction, and so does
+everything that it starts. A rule of Landlock allows a folder with all that lies below, and no other rule can take back
+a part of it. So a folder above something frozen or hidden may only be listed, and each of its entries gets a rule of
+its own. Nothing can be made, renamed or deleted directly in such a folder.
+https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import ctypes
@@ -31,7 +32,7 @@ _TRUNCATE_ABI, _NETWORK_ABI, _SCOPE_ABI = 3, 4, 6
 _TCP = 0b11  # bind and connect
 _SCOPES = 0b11  # abstract sockets and signals
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Without the folders of processes, which tell the arguments of others.
+# Without the folders of processes, which show the arguments of other processes.
 _PROC = """
 sys meminfo cpuinfo stat uptime loadavg version filesystems vmstat cgroups devices swaps pressure
 """.split()  # noqa: SIM905 - a table
@@ -86,7 +87,8 @@ def landlock_abi() -> int:
 def landlock_works() -> bool:
     """Return whether commands can be contained here. It is tried once, in a thread that ends.
 
-    In a container whose own filter waits for answers, or within walls like these, no second one can.
+    The kernel allows only one filter that waits for answers. So it does not work in a container that has one, or if the
+    agent itself runs within walls like these.
     """
     program = filter_program(internet=False, namespaces=False)
     if not landlock_abi() or program is None:
@@ -153,7 +155,7 @@ def _around(
 class LandlockSandbox:
     """The sandbox of one session.
 
-    folder   an empty private folder, whose folders `tmp` and `home` the variables of commands name
+    folder   an empty private folder. The variables of commands name its folders `tmp` and `home`
     abi      the version of Landlock to use, not above that of the kernel
     """
 
@@ -193,7 +195,7 @@ class LandlockSandbox:
             os.close(made[2])
 
     def _ruleset(self, walls: Walls) -> int:
-        """Return the descriptor of a ruleset. A new one is made if a folder whose entries have rules has changed."""
+        """Return the descriptor of a ruleset. A new one is made if the walls or a folder with such entries changed."""
         if self._made is not None:
             known, times, ruleset = self._made
             if known == walls and times == _times(walls):

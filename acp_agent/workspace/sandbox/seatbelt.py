@@ -91,7 +91,7 @@ def _quoted(path: str) -> str:
 class SeatbeltSandbox:
     """The sandbox of one session on macOS.
 
-    folder   an empty private folder, whose folders `tmp` and `home` the variables of commands name
+    folder   an empty private folder. The variables of commands name its folders `tmp` and `home`
     """
 
     def __init__(self, folder: str) -> None:

@@ -97,7 +97,7 @@ class Shop:
         return McpPins(os.path.join(self._folder, "pins.toml"), self._warnings.append)
 
     @property
-    def folders(self) -> TrustedFolders:
+    def trusted_folders(self) -> TrustedFolders:
         return TrustedFolders(os.path.join(self._folder, "trusted.toml"), self._warnings.append)
 
     def background(self, task: Any) -> None:

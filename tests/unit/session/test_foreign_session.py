@@ -39,7 +39,7 @@ from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind
 from acp_agent.protocol.client import Client, EditorPaths
 from acp_agent.protocol.editor import replayed
 from acp_agent.protocol.updates import Updates, iso_time
-from acp_agent.session.foreign_session import sound
+from acp_agent.session.foreign_session import corrected_session
 from tests.wire import schema
 
 NOW = 1_000_000
@@ -76,7 +76,7 @@ def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, c
         HistoryState(),
     )
 
-    saved, mended = sound(foreign, [StoredEvent(1, at, event) for event in told], SessionOptions(), NOW)
+    saved, mended = corrected_session(foreign, [StoredEvent(1, at, event) for event in told], SessionOptions(), NOW)
 
     iso_time(saved.record.created_at)
     assert 0 <= saved.usage.size < 2**53
@@ -102,7 +102,11 @@ def mended(*told: TranscriptEvent, messages: tuple[Message, ...] = ()) -> tuple[
         SessionRecord("x", "/p", ("/q",), EVIL), SessionOptions(), UsageTotals(), HistoryState(messages)
     )
     at = [StoredEvent(n, 1, event) for n, event in enumerate(told)]
-    saved, events = sound(foreign, at, SessionOptions(), NOW, lambda text: text.replace("secret-4711", "[gone]"))
+
+    def redact(text: str) -> str:
+        return text.replace("secret-4711", "[gone]")
+
+    saved, events = corrected_session(foreign, at, SessionOptions(), NOW, redact)
     return saved, [each.event for each in events]
 
 

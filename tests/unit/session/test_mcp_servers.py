@@ -80,7 +80,7 @@ class World:
         session: Any = SimpleNamespace(workspace=self.workspace, active=self.active, notices=notices)
         process: Any = SimpleNamespace(
             secrets=SimpleNamespace(add=self.secrets.extend),
-            folders=TrustedFolders(str(root / "trusted.toml"), self.warned.append),
+            trusted_folders=TrustedFolders(str(root / "trusted.toml"), self.warned.append),
             rules=self._rules,
             pins=None,
             background=None,
