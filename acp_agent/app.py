@@ -109,9 +109,9 @@ async def _serve(handover: "Handover", flags: Flags) -> int:
 
 
 class BackgroundTasks:
-    """The tasks of the process, of which each turn starts four. At the end of the `async with` block all have ended.
+    """The background tasks of the process. At the end of the `async with` block all have ended.
 
-    A task group of anyio takes three times as long to start a task.
+    A task group of anyio takes three times as long to start a task, and each turn starts four.
     """
 
     def __init__(self) -> None:
@@ -355,7 +355,7 @@ class App:
             session.post_options()
 
     def _warm_up(self, session: Session) -> None:
-        """Load the modules for the first prompt while the user types it."""
+        """Show early warnings, and prepare the session for its first prompt while the user types it."""
         while self._problems:
             session.notices.warn(self._problems.pop(0))
         self._background(partial(session.announce, self._sessions.all_opened))
@@ -397,7 +397,7 @@ class App:
         return process
 
     async def _try_sandbox(self, loaded: Loaded) -> None:
-        """Test in a thread whether a sandbox can be built. This takes 20 ms, while other modules are loaded."""
+        """Begin to test in a thread whether a sandbox can be built. Other modules are loaded during these 20 ms."""
         module = await imported("acp_agent.session.toolset.sandboxing")
         trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
         self._background(trial)

@@ -267,7 +267,7 @@ class Agent:
     def use(self, provider: Provider, system_prompt: str, specs: Sequence[ToolSpec] | None = None) -> None:
         """Ask another model, or with another system prompt, from the next turn on.
 
-        specs   the tools that the toolset has now, at the beginning of that turn, if they are known
+        specs   the tools with which that turn begins; None to ask the toolset when it begins
         """
         self.provider, self.system_prompt = provider, system_prompt
         self._specs = None if specs is None else tuple(specs)

@@ -1,11 +1,11 @@
 """The executors between the gates and a tool, outermost first: cache( output( retry( changes( tool )))).
 
-The cache keeps the answers to reading calls until something changes. It is inside the gates, so that a kept answer does
-not get around a denial, and outside of the output pipeline, so that kept answers are redacted. A kept answer replaces
+The cache keeps the results of reading calls until something changes. It is inside the gates, so that a kept result does
+not get around a denial, and outside of the output pipeline, so that kept results are redacted. A kept result replaces
 only the tool: audit, events and the loop see every call.
 
-The output pipeline redacts, filters and cuts a result. A repetition after a network error is no new call: it does not
-ask and does not count for a quota. Only the last result is filtered, cached, recorded and read by the model.
+The output pipeline redacts, filters and cuts a result. A retry after a network error is no new call: it does not ask
+the user and does not count for a quota. Only the last result is filtered, cached, recorded and read by the model.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ from acp_agent.workspace.snapshots import EntryChange
 from acp_agent.workspace.undo import UndoError
 
 _THINKING = "_tafc_think"
-"""An argument in which some models think aloud. It is no part of the question."""
+"""An argument in which some models think aloud. Calls that differ only in it are equal."""
 
 Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Returns a text that differs for each state of the file at a call's path, or None. It never raises."""
@@ -64,9 +64,10 @@ Stamp: TypeAlias = Callable[[str], Awaitable[str | None]]
 
 @frozen
 class Key:
-    """The question of a call, and the state of the files that it reads.
+    """The identity of a call: equal calls have equal keys.
 
-    lasting   whether an answer is valid in later turns too, since the user may change files between two turns
+    digest    of its arguments, its subjects and the state of the files that it reads
+    lasting   whether its result is valid in later turns too, although the user may change files between two turns
     """
 
     tool: str
@@ -76,7 +77,7 @@ class Key:
 
 @frozen
 class _Entry:
-    """An answer, its size in bytes, and the time at which it was stored."""
+    """A result, its size in bytes, and the time at which it was stored."""
 
     result: ToolResult
     size: int
@@ -84,11 +85,11 @@ class _Entry:
 
 
 class ResultCache:
-    """The kept answers of one session. Only one event loop may use them, no threads.
+    """The kept results of one session. Only one event loop may use them, no threads.
 
-    enabled      whether answers are kept
-    ttl          the seconds for which an answer is valid; 0 until something changes
-    max_entries, max_bytes   the limits beyond which the least recently used answers are removed
+    enabled      whether results are kept
+    ttl          the seconds for which a result is valid; 0 until something changes
+    max_entries, max_bytes   the limits beyond which the least recently used results are removed
     now          returns the time in seconds
     hits, misses   the counts of `get` since the start or the last `clear`
     """
@@ -119,11 +120,11 @@ class ResultCache:
 
     @property
     def generation(self) -> int:
-        """The number of changes so far. An answer is stored with the value from when its call began."""
+        """The number of changes so far. A call notes it at its beginning, for `put`."""
         return self._generation
 
     def get(self, key: Key) -> ToolResult | None:
-        """Return the kept answer for a key if it is still valid."""
+        """Return the kept result for a key if it is still valid."""
         entry = self._entries.get(key)
         if entry is not None and self._ttl and self._now() - entry.since >= self._ttl:
             self._drop(key)
@@ -136,7 +137,7 @@ class ResultCache:
         return entry.result
 
     def put(self, key: Key, result: ToolResult, generation: int) -> None:
-        """Keep an answer, unless something changed since `generation` or is changing now."""
+        """Keep a result, unless something changed since `generation` or is changing now."""
         size = _size(result)
         if not self.enabled or self._changing or generation != self._generation or size > self._max_bytes:
             return
@@ -158,7 +159,7 @@ class ResultCache:
             self._empty()
 
     def turn_began(self) -> None:
-        """Remove the answers that changes of the user since the last turn may have made wrong."""
+        """Remove the results that changes of the user since the last turn may have made wrong."""
         self._generation += 1
         for key in [key for key in self._entries if not key.lasting]:
             self._drop(key)
@@ -180,10 +181,10 @@ class ResultCache:
 
 
 class CacheExecutor:
-    """An executor that answers calls of cacheable tools from the cache. It marks such a result as `cached`.
+    """An executor that gives equal calls of cacheable tools the kept result, which it marks as `cached`.
 
-    A call that changes something empties the cache before and after it runs. An answer from files is kept under their
-    stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The answer of a call that
+    A call that changes something empties the cache before and after it runs. If a call reads files, its key has their
+    stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The result of a call that
     reads a file without a stamp is never kept.
     """
 
@@ -193,7 +194,7 @@ class CacheExecutor:
         self._stamp = stamp
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Return the kept answer to an equal call, or run the call."""
+        """Return the kept result of an equal call, or run the call."""
         if facts.spec.mutates:
             with self._cache.changing():
                 return await self._wrapped.execute(facts)

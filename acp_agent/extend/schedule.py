@@ -91,7 +91,9 @@ class ScheduledSession(Protocol):
 
 
 class SessionSchedule:
-    """A core.services.Scheduler, and what carries its prompts out. `clock` returns milliseconds since 1970.
+    """A core.services.Scheduler that also carries out its prompts when they are due.
+
+    clock      returns milliseconds since 1970
 
     settings   returns the settings in force
     redact     removes secrets from prompts before they are stored

@@ -113,7 +113,7 @@ class CommandFacts(ShellText):
         return tuple(steps_of(self.survey.commands, self.expand, self._known_folder))
 
     def _known_folder(self, path: str) -> bool:
-        """Return whether a path is a folder and stays one, since only the proven commands run."""
+        """Return whether a path is a folder. Always False if the text is not proven: it may then change folders."""
         return isinstance(self.analysis, Plain) and not (self.typed or self.stays) and self._is_folder(path)
 
 

@@ -126,7 +126,10 @@ class ProtectedGate(Gate):
         return os.path.relpath(path, _place(self._resolve, ".", Access.LIST))
 
     def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
-        """Judge a path by name and by where it leads. The file system refuses folders with hard paths in them."""
+        """Judge a path by its name and by its target.
+
+        holding   whether the soft paths below it count too. The file system refuses to change a folder with hard ones
+        """
         found = _strictest(map(self._find, (path, _place(self._resolve, path, access))))
         if found is None and holding:
             held = self._find(path, holding=True)
@@ -173,7 +176,7 @@ def _strictest(found: Iterable[Protection | None]) -> Protection | None:
 
 
 def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
-    """Yield every command, outermost first, with the files that its pipeline names for it (`… | xargs rm`)."""
+    """Yield for every command, outermost first, the files that its pipeline names for it (`… | xargs rm`)."""
     feeding: tuple[Written, ...] = ()
     for command, later in zip_longest(commands, commands[1:]):
         yield feeding if command.appended and not reads_only(command) else ()

@@ -75,7 +75,7 @@ class SessionTrust:
 
     turn        the trust in the source of the turn: the user, or a less trusted skill while its turn runs
     workspace   the user's trust in the folder
-    tools       the changed trust in foreign tools, by name
+    tools       the trust in single tools, by name, if it is not the usual one
     served      the trust in other tools of MCP servers
     read_from   the sources of untrusted text in the conversation, and whether the user has agreed to go on since
     """

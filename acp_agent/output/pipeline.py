@@ -156,8 +156,9 @@ class Pipeline:
     def apply(self, result: ToolResult, source: ResultSource) -> Fitted:
         """Return the result with text, display, envelope and failure ready to be shown, and with `stats` of the text.
 
-        `envelope["truncated"]` becomes True if a string of the result was cut. Diffs and locations are not changed,
-        because an editor applies them to real files. Pictures contain no text and are not changed either.
+        `envelope["truncated"]` becomes True if a string of the result was cut, or if the model gets only a part of the
+        text. Diffs and locations are not changed, because an editor applies them to real files. Pictures contain no
+        text and are not changed either.
         """
         strings = _Strings(self._redactor, self._sizes.display, terminal=source.spec.kind is ToolKind.EXECUTE)
         frame, failure, envelope = result.frame or Frame(), result.failure, None

@@ -134,9 +134,9 @@ class CommandStep(NamedTuple):
 def steps_of(commands: Sequence[Command], expand: Expand, is_folder: IsFolder = nothing_known) -> Iterator[CommandStep]:
     """Yield every command of a line, outermost first, with its possible folders.
 
-    A command behind `cd a &&` runs only if the `cd` worked. In `true || cd a && b` it is skipped, in `true | cd a && b`
-    and `(cd a) && b` it is another process, and `b` runs every time. `cd a; b` may fail, unless `a` is a folder now and
-    nothing before it in the line may have changed that.
+    In `cd a && b`, `b` runs only if the `cd` worked. In `true || cd a && b` the `cd` is skipped, and in
+    `true | cd a && b` and `(cd a) && b` it runs in another process: there `b` runs in the old folder. In `cd a; b` the
+    `cd` may fail, unless `a` is a folder now and no earlier command of the line may have changed that.
 
     is_folder   returns whether a folder is there; it is asked only if the commands are proven to be all that run
     """

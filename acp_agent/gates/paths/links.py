@@ -123,10 +123,10 @@ _OTHER_MEANING = frozenset(("-r", "--relative", "-h", "-Z"))
 
 
 def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[str, tuple[str, ...]]:
-    """Return the targets of `ln -s`, seen from the folder in which the command runs. They are relative to the link.
+    """Return by target of `ln -s` the paths that it may mean. A target is relative to the folder of the link.
 
-    A word has several meanings if it is unclear in which folder the link will be. The result is empty for other
-    commands and for unknown options: their words mean what they say.
+    The paths start at the folder in which the command runs. There are several if it is unclear in which folder the link
+    will be. The result is empty for other commands and for unknown options: their words mean what they say.
     """
     grammar = grammar_of("ln") if command.name in ("ln", "gln") else None
     if grammar is None:
@@ -335,7 +335,7 @@ def _made(what: str, maker: str) -> LinkDoubt:
 
 
 def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tuple[int, str]:
-    """Return the first step after which files may be links that the line made, and the command that made them."""
+    """Return the index of the first step that may meet links that the line has made, and the command that made them."""
     for at, step in enumerate(steps):
         outer = _outer(step)
 
@@ -347,7 +347,7 @@ def _first_after_links(steps: Sequence[CommandStep], workspace: Workspace) -> tu
         if not may_make_links(step.command, is_file):
             continue
         maker = " ".join(step.command.argv[:2])
-        # What runs beside the maker may open files after it.
+        # A command that runs at the same time as the maker may open files after it.
         beside = any("&" in (_outer(each).joined, each.command.joined) for each in steps)
         if beside or "|" in (outer.joined, step.command.joined):
             return 0, maker

@@ -205,7 +205,7 @@ def arguments_text(invocation: Invocation) -> str:
 def rule_action(invocation: Invocation, rules: tuple[Rule, ...], resolve: Resolve) -> Action | None:
     """Return the action of the rules on a call: deny or ask if they do so for one of its values, allow if for all.
 
-    None if no rule denies or asks, and none matches one of the values.
+    None if no rule denies or asks, and one of the values matches no rule.
     """
     if not rules:
         return None

@@ -62,7 +62,7 @@ class Expander:
     call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
 
     def expand(self, command: Command, depth: int = 0) -> Command:
-        """Return the command with everything that it starts. If a function has its name, both may run."""
+        """Return the command with everything that it starts. A function of the same name may run as well."""
         expanded = self._program(command, depth)
         if self.guess and expanded.argv:  # variables may name a command: `GIT_EXTERNAL_DIFF='…' git diff`
             words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments

@@ -244,8 +244,8 @@ class Redactor:
             spans = [span for span in spans if span.start < span.end]
             data = replaced(context + data, spans)[given:]
             found.update(span.category for span in spans)
-        # Repeat until nothing is found: after a placeholder, another secret may be found that a word hid before. The
-        # text becomes shorter in each round, so this ends.
+        # Repeat until nothing is found: with a placeholder in place of a word, another secret beside it may be
+        # recognized. The text becomes shorter in each round, so this ends.
         while spans := self.spans(data):
             data = replaced(data, spans)
             found.update(span.category for span in spans)
