@@ -108,7 +108,7 @@ class CommandVerdict:
 
 
 def told(word: Word) -> str:
-    """Return a verdict in the words of the user."""
+    """Return a verdict in words for the user."""
     return {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(word, word)
 
 

@@ -427,9 +427,9 @@ def options_opened(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOption
 def resumed_options(loaded: Loaded, saved: SessionOptions) -> tuple[SessionOptions, str]:
     """Return the options of a session that continues under this configuration, and a message for the user or "".
 
-    It equals the options of a new session, except for what the user chose in this session. A choice does not lift what
+    They are the options of a new session, except for what the user chose in this session. A choice does not lift what
     the configuration forbids now: `readonly` always holds. If the project's file sets a mode or level, the stricter of
-    it and the user's choice holds. What the user chooses afterwards is not limited by this.
+    it and the user's choice holds. The user may choose looser options afterwards.
     """
     start = options_at_start(loaded)
     of_project = {name for name, origin in loaded.origins.items() if f"{PROJECT_FILE} over " in origin}  # see `tighten`

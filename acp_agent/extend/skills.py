@@ -160,7 +160,7 @@ MANY = 15
 _LONGEST = 40_000
 """Characters of a body that are shown at once; the rest can be read."""
 _YOURS = "which is your own"
-_UNSEEN = "commands do not see {}, which it wants (`tools.shell.env_allow`)"
+_UNSEEN = "commands do not see {}, which it needs (`tools.shell.env_allow`)"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _WORD = re.compile(r"\w+")
 

@@ -52,7 +52,7 @@ def exists_in(files: FileSystem) -> Exists:
 
 
 async def unknown(path: str) -> bool | None:
-    """Return None, without a look."""
+    """Return None without looking for the path."""
     del path
 
 
@@ -186,7 +186,7 @@ def _subject_paths(facts: CallFacts) -> Iterator[tuple[str, bool]]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Return a word in lower case without the full stop of a sentence."""
+    """Yield the words of a text in lower case, without the full stop of a sentence."""
     for match in _WORD.finditer(text[:_LOOKED_AT]):
         if word := match[0].rstrip(".").lower():
             yield word

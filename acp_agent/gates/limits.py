@@ -193,7 +193,7 @@ def _duration(seconds: float) -> str:
 
 
 MIN_SAMPLES = 5
-"""The calls before a tool is judged, or the whole window if it is shorter."""
+"""The fewest calls by which a tool is judged. If the window is shorter, it must be full."""
 
 _log = Log(__name__)
 

@@ -285,7 +285,7 @@ class UrlGrounding(Verifier):
 
 
 def _trimmed(url: str) -> str:
-    """Return a URL without the full stop of its sentence and a bracket that was opened before it."""
+    """Return a URL without the punctuation of its sentence, and without a bracket that closes one before the URL."""
     while url:
         last = url[-1]
         opener = _CLOSERS.get(last)

@@ -135,7 +135,7 @@ class CargoTest:
                 if self._passed <= _MOST_PASSED:
                     self._parsed.keep(line)
                 elif self._passed == _MOST_PASSED + 1:
-                    self._parsed.keep(f"[of the results that are ok only the first {_MOST_PASSED}]")
+                    self._parsed.keep(f"[of the results that are ok, only the first {_MOST_PASSED} are shown]")
             else:
                 self._parsed.keep(line)
             self._parsed.mark(recognised=True)

@@ -34,7 +34,7 @@ class Failure:
     """One failure as it was printed, its heading first.
 
     said      the lines that say what went wrong; for the list of failures without details
-    whole     an error that kept tests from running, such as a compiler error. Its details are never shortened
+    whole     an error that kept tests from running, such as a compiler error. If its details are shown, they are whole
     """
 
     lines: list[str]
@@ -215,7 +215,8 @@ class _Page:
                     self._failure(piece)
                 case Failure():
                     if not short:
-                        self._write([f"[of the failures after the first {self._max_failures} only what they said]"])
+                        note = f"[of the failures after the first {self._max_failures}, only the messages are shown]"
+                        self._write([note])
                     short += 1
                     self._in_short(piece)
         return self._lines

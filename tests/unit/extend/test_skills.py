@@ -95,8 +95,8 @@ def test_a_long_body_is_cut_at_a_line_and_says_where_it_goes_on():
 def test_variables_that_commands_do_not_see_are_named_and_values_are_refused():
     text = "---\ndescription: d\nenv: [SEEN, UNSEEN]\n---\nx"
     found = library(file("x", text), variables=["SEEN"])
-    assert "commands do not see UNSEEN, which it wants (`tools.shell.env_allow`)" in found.load("x").text
-    assert "Skill x: commands do not see UNSEEN, which it wants (`tools.shell.env_allow`)" in found.status()
+    assert "commands do not see UNSEEN, which it needs (`tools.shell.env_allow`)" in found.load("x").text
+    assert "Skill x: commands do not see UNSEEN, which it needs (`tools.shell.env_allow`)" in found.status()
     (problem,) = library(file("x", "---\nenv: TOKEN=abc\n---\nx")).problems
     assert "expected names of variables, without values" in str(problem)
 

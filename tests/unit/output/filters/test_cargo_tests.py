@@ -178,7 +178,7 @@ def test_of_many_binaries_that_pass_five_results_stay():
     binaries = "".join(f"{ran}{number} filtered out; finished in 0.00s\n\n" for number in range(9))
     shown = SUMMARY.apply(binaries, CommandRun("cargo test", ("cargo test",), 0)).text.splitlines()
     assert [line.partition("measured; ")[2][:1] for line in shown[:5]] == ["0", "1", "2", "3", "4"]
-    assert shown[5:] == ["[of the results that are ok only the first 5]", "[31 lines left out in all]"]
+    assert shown[5:] == ["[of the results that are ok, only the first 5 are shown]", "[31 lines left out in all]"]
 
 
 def test_a_line_of_a_megabyte_loses_its_middle():
