@@ -327,7 +327,7 @@ _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "app
 async def open_event_stream(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: bytes
 ) -> AsyncGenerator[AsyncGenerator[Block]]:
-    """POST `body` to `base_url` + `path` and hold its event stream open. Leaving the context closes it.
+    """POST `body` to `base_url` + `path` and yield the event stream of the answer. Leaving the context closes it.
 
     Raises:
         ProviderError: the status is not 200, the answer is not an event stream, or the stream breaks.
@@ -398,7 +398,10 @@ async def read_rest(events: AsyncGenerator[_T], patience: float) -> list[_T]:
 async def get_json(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], *, patience: float, limit: int
 ) -> JsonObject:
-    """GET `base_url` + `path`. `patience` is the limit in seconds for the whole exchange, `limit` the limit in bytes.
+    """GET `base_url` + `path` and return the JSON object of the answer.
+
+    patience   the seconds for the whole exchange
+    limit      the most bytes of the answer
 
     Raises:
         ProviderError: the status is not 200, or the answer is too late, too long or not a JSON object.

@@ -258,8 +258,8 @@ def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
 def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
     """Return the tool results, one message each, then one message with their pictures and the user's words.
 
-    Not every model's template renders the pictures of a tool message, so the user's message holds them, with one line
-    for each picture, in the same order, that says which call it came from.
+    Not every model's template renders the pictures of a tool message, so the user's message holds them. For each
+    picture, in the same order, one line of its text says which call the picture came from.
     """
     out: list[JsonObject] = []
     texts: list[str] = []

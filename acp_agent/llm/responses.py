@@ -266,7 +266,7 @@ class ResponsesReply:
         return item.show_rest()
 
     def _end(self, response: JsonObject) -> list[ModelText | ModelThought]:
-        """Take the items from the event that ends the response. Some servers leave them out of it."""
+        """Take the items from the event that ends the response, if it has any. Return the deltas to show now."""
         self.ended = True
         self._reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         self._usage = _usage(as_object(response.get("usage")))

@@ -229,7 +229,7 @@ class McpClientSession:
         return listing
 
     async def call(self, tool: str, arguments: JsonObject) -> McpReply:
-        """Run a tool. Raises ToolError. If the call is cancelled, the server is notified.
+        """Run a tool and return its reply. Raises ToolError. If the call is cancelled, the server is notified.
 
         The request is sent without waiting for anything first. A permanent error from the server is returned as a
         reply, so that its text is shown as the server's words.

@@ -327,7 +327,7 @@ class ServerElicitations:
             channel.answer(identity, _result(answer))
 
     async def _ask(self, params: JsonObject) -> ElicitationAnswer:
-        """Ask the user.
+        """Ask the user, and return their answer.
 
         Raises:
             ValueError: the request cannot be shown.

@@ -79,7 +79,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[_SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Try the checked addresses in order. Raises RequestBlocked, or the error of the last address."""
+        """Connect to the first checked address that works. Raises RequestBlocked, or the error of the last address."""
         del timeout, local_address, socket_options  # httpcore passes its defaults; the caller sets the deadline
         target = self._judged.target
         if (host, port) != (target.host, target.port):

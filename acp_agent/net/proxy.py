@@ -54,7 +54,7 @@ CONNECT_SECONDS: Final = 20.0
 IDLE_SECONDS: Final = 300.0
 """Seconds without a byte in either direction after which a connection is closed."""
 LINGER_SECONDS: Final = 15.0
-"""The same after the command has closed its side of the connection; it has often ended then."""
+"""The same, after the command has closed its side of the connection. The command has often ended by then."""
 _PIECE: Final = 64 * 1024
 _CLOSING_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 1.0

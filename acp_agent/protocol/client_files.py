@@ -32,9 +32,9 @@ from acp_agent.workspace.text_files import (
 _BACKEND = "editor files"
 _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
-"""The character in place of bytes that are not UTF-8, in the answers of editors that read as Node.js does."""
+"""The character that editors on Node.js send in place of bytes that are not UTF-8."""
 _LARGEST = 8 * 1024 * 1024
-"""The size on disk, in bytes, of the largest file of which lines are read through the editor."""
+"""Bytes on disk. If a file has more, its lines are not read through the editor."""
 _HEAD = 1024
 """Bytes at the start of a file that are read to find out whether it is text."""
 _LOOKS: Final = (0.0, 0.05, 0.2, 0.75)

@@ -369,7 +369,7 @@ class EditorCommand:
                 await to_thread.run_sync(self._looked_after)
 
     async def _watch(self) -> wire.ExitStatus:
-        """Wait for the exit, and pass on the output meanwhile."""
+        """Wait for the exit and return its status. Meanwhile, pass on the output."""
         status: wire.ExitStatus | RpcError | None = None
         async with anyio.create_task_group() as tasks:
             poll = asyncio.get_running_loop().call_later(_FIRST_PAUSE, tasks.start_soon, self._poll)

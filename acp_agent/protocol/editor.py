@@ -119,10 +119,10 @@ class Connection:
 async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
     """Yield the updates that show a stored conversation again. Raises the errors of `stored`, and closes it.
 
-    Ids and times are those of the stored events. Unlike in the live session, consecutive pieces of a message are one
-    chunk, only the last usage is shown, at the end, and no card refers to a terminal, since terminals do not outlive
-    their process. A call without an end is shown as failed, because the process was killed. Tasks that a sub-agent of
-    that process had taken are free again.
+    Ids and times are those of the stored events. Three things differ from the live session. Consecutive pieces of a
+    message are one chunk. Only the last usage is shown, at the end. No card refers to a terminal, since terminals do
+    not outlive their process. A call without an end is shown as failed, because the process was killed. Tasks that a
+    sub-agent of that process had taken are free again.
 
     updates   the updates of the live session; their open cards do not change
     """

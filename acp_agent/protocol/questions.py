@@ -277,7 +277,7 @@ def _has_format(name: Json, text: str) -> bool:
 MAX_TEXT = 512 * 1024
 """Characters of a question's text and reasons."""
 _SAME_IN_MARKDOWN = re.compile(r"(?:[A-Za-z0-9 ./:=,@%+'\"|;()?{}^-]|(?<=\w)_(?=\w)|&(?=[& ]|$)){0,200}")
-"""A short line that reads the same as text and as Markdown, so that a title shows it as it is."""
+"""A short line that means the same as text and as Markdown. A title can show it unchanged."""
 _CHANGE_LINES = 40
 """Lines of a change that is shown as text, a diff each."""
 _CHANGE_WIDTH = 200
@@ -384,7 +384,7 @@ _LONGEST_NAME: Final = 100
 
 
 def options(question: Question, *, like_options: bool = True) -> list[Json]:
-    """Return the options of a question. The names of those that last say what they cover and where.
+    """Return the options of a question. The names of lasting options say what they cover and where.
 
     CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for an answer for one session, so that
     option has the kind of the one for the project, and follows it. Without `like_options`, it takes that one's place.

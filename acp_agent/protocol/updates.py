@@ -94,7 +94,7 @@ class Updates:
                 return (_state(event, self.client),)
 
     def interrupted(self) -> Sequence[JsonObject]:
-        """Close all open calls as failed, because no end will be sent and their cards would show progress for ever."""
+        """Return updates that close all open calls as failed: no end will come, and their cards would stay open."""
         failed = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, INTERRUPTED))
         cards, self._cards = self._cards, {}
         return [

@@ -336,7 +336,7 @@ class SessionEngine:
 
     @property
     def calls(self) -> int:
-        """The tool calls of the conversation so far."""
+        """The number of tool calls of the conversation so far."""
         return self._handler.calls
 
     @property

@@ -213,7 +213,7 @@ class SessionFactory:
     def _early_looks(self, facts: WorkspaceFacts, devices: Collection[int]) -> Sequence[EarlyLook[Any]]:
         """Return the reads of the disk that the next prompt needs.
 
-        devices   those that answer at once. An earlier read of these alone is left out if nothing changed there
+        devices   those that answer at once. If an earlier read saw only these, it is reused while nothing changed
         """
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch

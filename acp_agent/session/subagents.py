@@ -450,7 +450,7 @@ class SessionHandoff:
 
     The name is one of the session's options: it is stored with them, and a load restores it. The definition is looked
     up before each prompt. If it no longer exists, or waits for the user's approval, no prompt is answered until
-    `/handoff back`, so that a session that the definition had limited does not get its rights back by itself.
+    `/handoff back`. Otherwise a session that the definition had limited would get its rights back by itself.
 
     library   the definitions
     servers   returns the names of the session's MCP servers

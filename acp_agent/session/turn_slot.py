@@ -51,7 +51,7 @@ class Engine(Protocol):
 
     @property
     def calls(self) -> int:
-        """The tool calls of the conversation so far."""
+        """The number of tool calls of the conversation so far."""
         ...
 
     def state(self) -> Change:

@@ -111,7 +111,7 @@ def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
 
 
 async def examined(facts: CallFacts, gates: Sequence[Gate]) -> Finding:
-    """Return the verdict as `judged` does, and ask git which files a command would bring, as a session does."""
+    """Return the verdict as `judged` does, but also ask git which files a command would bring, as a session does."""
     before = tuple(facts.asks)
     found = judged(facts, gates)
     protected = next((gate for gate in gates if isinstance(gate, ProtectedGate)), None)

@@ -150,7 +150,7 @@ class ProjectNotes:
     ) -> EarlyLook[FoundNotes] | None:
         """Return a look that the next `block` needs, or None if it needs none.
 
-        devices   those that answer at once. If they hold all that the last look saw, it is reused if nothing changed
+        devices   those that answer at once. If the last look saw only these, it is reused while nothing changed
         """
         if not (settings.enabled and settings.max_chars):
             return None

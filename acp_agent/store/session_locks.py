@@ -72,7 +72,7 @@ class SessionLocks:
             self._opened = None
 
     def _file(self) -> int:
-        """Return the file that is at the path now. If it is a new file, lock our sessions in it too.
+        """Return the descriptor of the file that is at the path now. If it is new, lock our sessions in it too.
 
         A session that another process has locked in the new file is no longer ours.
         """

@@ -438,5 +438,5 @@ def _unused(last: str | bytes, before: int, connection: sqlite3.Connection) -> l
 def _remove_unused(
     last: str | bytes, before: int, free: AbstractSet[str | bytes], now: int, connection: sqlite3.Connection
 ) -> int:
-    """Delete those sessions that are free and still unused."""
+    """Delete those sessions that are free and still unused. Return how many were deleted."""
     return sum(_remove(connection, each, now) for each in _unused(last, before, connection) if each in free)

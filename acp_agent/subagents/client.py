@@ -232,7 +232,7 @@ class _Terminal:
 class AgentClient:
     """The client of one session of another agent.
 
-    calls   the calls that were made for it so far
+    calls   how many calls were made for it so far
     """
 
     def __init__(self, needs: ClientDependencies, messages: AgentMessages) -> None:

@@ -197,7 +197,7 @@ class ExternalWorker:
 
     @property
     def calls(self) -> int:
-        """The calls that it made through us so far."""
+        """The number of calls that it made through us so far."""
         return self._calls
 
     def conversation(self) -> str:

@@ -69,7 +69,7 @@ def judging(criteria: str, task: str, report: str) -> str:
     """Return the task of a judge.
 
     task     what was to be done; empty if that is not known
-    report   what the agent said that did it
+    report   the report of the agent that did the task
     """
     parts = (
         "Judge the work of another agent. Look at the files yourself: its report may be wrong.",
@@ -237,7 +237,7 @@ class _CheckedWorker:
 
     @property
     def calls(self) -> int:
-        """The tool calls so far."""
+        """The number of tool calls so far."""
         return self._worker.calls
 
     def conversation(self) -> str:

@@ -43,7 +43,7 @@ class Worker(Protocol):
 
     @property
     def calls(self) -> int:
-        """The tool calls so far."""
+        """The number of tool calls so far."""
         ...
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
@@ -85,7 +85,7 @@ class NarrowedTools:
         ]
 
     async def announce(self, call: ToolCall) -> Touches:
-        """Show the start of a call that will run later. A call of a tool that it lacks is refused at once."""
+        """Show the start of a call that will run later, and return what it touches. Refuse a tool that it lacks."""
         refused = self._refusal(call)
         if refused is None:
             return await self._toolset.announce(self._stamped(call))
@@ -163,7 +163,7 @@ class ModelWorker:
 
     @property
     def calls(self) -> int:
-        """The tool calls so far."""
+        """The number of tool calls so far."""
         return self._calls
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:

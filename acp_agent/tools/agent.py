@@ -376,7 +376,8 @@ class AgentActionParams(Params):
 class AgentAction(Tool[AgentActionParams]):
     """The question of another agent whether it may do something, which it does by itself if the gates allow it.
 
-    What it says may be untrue, so it counts as a change, and its command as one for a shell whose state is unknown.
+    What the agent says may be untrue. So every such action counts as a change, and its command as one for a shell in an
+    unknown state.
     """
 
     name = "agent_action"

@@ -1,12 +1,13 @@
-"""Where the string that edit is to replace is in a file, and what to say if it is not there.
+"""Find the string that `edit` replaces in a file, and say what is wrong if it is not there.
 
 A model writes LF. If the string has no CR, CRLF line ends of the file are read as LF, and the replacement gets the line
 ends found there. A string with a CR is taken literally, and so is its replacement; this edits line ends.
 
-If the string is not in the file, `adapted` looks for the only place that differs in line ends, in the escapes of
-characters that are shown as such (`text.escaped`), or in indentation. The replacement is changed in the same way, and
-the result says so. Otherwise the error shows the most similar lines. That search is linear in the file: a window of as
-many lines as wanted counts the triples of characters that it shares with them, and the best few are compared.
+If the string is not in the file, `adapted` looks for a single place that differs only in line ends, in indentation, or
+in the escapes as which some characters are shown (`text.escaped`). The replacement is changed in the same way, and the
+result says so. Otherwise the error shows the most similar lines. That search is linear in the file: a window of as many
+lines as the string has moves over the file. The triples of characters that both share are counted, and only the best
+few windows are compared.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""HTML pages: as Markdown with absolute links, and as trees of limited size from which CSS selectors select.
+"""HTML pages: as Markdown with absolute links, and as trees of limited size for CSS selectors.
 
 This module is imported when the first page is read. Hostile pages make parsers slow. Python's html.parser is quadratic
 in repeated `<a` or `<!--` (over 30 s for 1 MiB, in 3.11). lxml is quadratic in the attributes of one element if it
@@ -7,8 +7,8 @@ and stopped when a limit is reached, needs at most 0.4 s, so bs4 gets its events
 proportional to the parts of the selector times the elements of the page, and both are limited: at most 4 s.
 
 markdownify converts the tree. It calls itself for each level, so the tree is shallow. It needs quadratic time for the
-numbers of list items, the rows of a table's head and blanks in code, and repeats a cell that spans columns up to a
-thousand times, so these parts are converted here.
+numbers of list items, for the rows of a table's head and for blanks in code, and it repeats a cell that spans columns
+up to a thousand times. So these parts are converted here.
 """
 
 import re

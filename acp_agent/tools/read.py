@@ -258,7 +258,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Read the first frame header: SOF0 to SOF15 without the three numbers that mean tables."""
+    """Return the width and height in the first frame header: SOF0 to SOF15 without the three that mean tables."""
     for kind, at in _jpeg_segments(data):
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", data, at + 5)

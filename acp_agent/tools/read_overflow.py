@@ -74,7 +74,7 @@ class KeptText:
         return TextLine(number, start, self._data[start : self._end(start)].decode(errors="replace"))
 
     def _start(self, number: int) -> int:
-        """Return where an existing line begins."""
+        """Return the byte at which an existing line begins."""
         at, left = 0, number
         while (ends := self._data.count(b"\n", at, at + _BLOCK)) < left:
             at, left = at + _BLOCK, left - ends

@@ -416,7 +416,7 @@ def skipped(offset: int) -> int:
 
 
 def first_changed_line(old: str, new: str) -> int:
-    """Return the first line of the new text that differs, from 1. It is the last line if only the end is missing."""
+    """Return the number of the first new line that differs, from 1; of the last line if only the end is missing."""
     before, after = old.split("\n"), new.split("\n")
     differ = (number for number, (left, right) in enumerate(zip(before, after, strict=False), 1) if left != right)
     return next(differ, min(len(before) + 1, len(after)) if old != new else 1)
@@ -478,7 +478,7 @@ class Tool(ABC, Generic[P]):
         return arguments
 
     def spec_of(self, params: P) -> ToolSpec:
-        """Return the definition as it holds for one call, which may change less than the tool can."""
+        """Return the definition for one call. A call may change less than the tool can."""
         del params
         return self.spec()
 

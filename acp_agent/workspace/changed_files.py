@@ -58,7 +58,7 @@ class SessionSnapshots:
     """The snapshots of one session: the contents, the journal for `/undo`, and what was seen of each root.
 
     folder    the private repository of the session's folder; it is made when it is needed
-    changes   the calls of the agent that changed files
+    changes   how many calls of the agent have changed files
     """
 
     def __init__(self, folder: str, session_id: str) -> None:

@@ -104,7 +104,7 @@ class ProtectionRule:
         return end in active or (holding and self._holds and max(active, default=0) > 0)
 
     def _with_gaps(self, active: set[int]) -> set[int]:
-        """Add the state after every active `**`, which may match no name at all."""
+        """Return the states with the one after every active `**`, which may match no name at all."""
         for at, name in enumerate(self.names):
             if name is ANY_DEPTH and at in active:
                 active.add(at + 1)

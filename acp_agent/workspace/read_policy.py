@@ -330,7 +330,7 @@ _MACHINE = {
     "the Gradle cache": ("$GRADLE_USER_HOME/caches", "~/.gradle/caches"),
     "system documentation": ("/usr/share/doc", "/usr/local/share/doc", "/usr/share/man", "/usr/share/info"),
 }
-"""Where toolchains and package managers keep what they install. `$NAME` is of the agent's own environment."""
+"""Where toolchains and package managers keep what they install. `$NAME` is a variable of the agent's environment."""
 
 _ENVIRONMENTS = (".venv", "venv", "env")
 _MODULES = "node_modules"

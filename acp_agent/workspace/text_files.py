@@ -15,7 +15,7 @@ BOM = b"\xef\xbb\xbf"
 UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1024 * 1024
 MOST_WHOLE = 256 * 1024
-"""The most characters of a text that `stretch` returns whole, beside the lines that were asked for."""
+"""`stretch` also returns the whole text if it has at most so many characters."""
 MOST_COMPARED = 32 * 1024 * 1024
 """The size in bytes of the largest file that has a digest. Larger files cannot be edited."""
 

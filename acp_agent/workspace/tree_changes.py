@@ -32,7 +32,10 @@ from acp_agent.workspace.roots import Place, Roots
 
 
 def make_directory(roots: Roots, path: str) -> bool:
-    """Make a directory and its parents, as FileSystem.make_directory does. Raises ToolError, Refused."""
+    """Make a directory and its parents, as FileSystem.make_directory does. Return False if it exists already.
+
+    Raises ToolError, Refused.
+    """
     place = roots.place(path, Access.WRITE)
     status = place.status()
     if status is not None and kind_of(status.st_mode) is not EntryKind.DIRECTORY:

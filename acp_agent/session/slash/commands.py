@@ -210,7 +210,7 @@ GIT = (
 _GREP = "LC_ALL=C grep -a"
 """In other locales, bytes that are not text match nothing."""
 _NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
-"""Succeeds if its input is empty. It compares a count, so that a program that fails does not count as empty."""
+"""Succeeds if its input is empty. It compares a count of lines, so it also fails if a program before it gives none."""
 _OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
 """The scopes of configuration that a repository brings. Settings for all repositories are the user's own choice."""
 _NAMED = (

@@ -234,7 +234,7 @@ class SlashCommandHandler:
         return result.shown
 
     def limited_to(self, tools: tuple[str, ...] | None) -> AbstractContextManager[None]:
-        """Leave the running turn only these tools, or all for None."""
+        """Return a context in which the running turn has only these tools; None for all."""
         return self._session.limited_to(tools)
 
     async def prepare(self, *, ask: bool) -> None:
@@ -252,7 +252,7 @@ class SlashCommandHandler:
 
     @property
     def calls(self) -> int:
-        """The tool calls of the conversation so far."""
+        """The number of tool calls of the conversation so far."""
         return self._memory.quota.use.calls
 
     def record(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
@@ -271,7 +271,7 @@ class SlashCommandHandler:
             await hooks.ended()
 
     def reading_only(self) -> AbstractContextManager[None]:
-        """Allow the running turn only to read and search. The mode gate enforces it."""
+        """Return a context in which the running turn can only read and search. The mode gate enforces it."""
         return self._session.reading_only()
 
     async def run(self, name: CommandName, argument: str, files: FileSystem) -> str | Review | Expansion:

@@ -318,7 +318,7 @@ def build_gates(
 
 
 def _with_hooks(gates: tuple[Gate, ...], hooks: "ToolHooks") -> tuple[Gate, ...]:
-    """Return the gates with one that sees what came of each call, and one that runs hooks before the last gate."""
+    """Return the gates with two for hooks: the first gate sees the result of each call, the last but one runs hooks."""
     from acp_agent.gates.hooks import HookGate, HookWatchGate  # noqa: PLC0415 - few users have hooks
 
     return (HookWatchGate(hooks), *gates[:-1], HookGate(hooks), gates[-1])

@@ -133,7 +133,7 @@ class SessionHooks:
         return wish or Allow()
 
     async def after(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Run the hooks after a call, or after its refusal. Hooks may only add notes to the result."""
+        """Run the hooks after a call, or after its refusal. Return the result, to which hooks may only add notes."""
         begun = self._begun.pop(facts.call.id, None)
         if result.ruling is not None and result.ruling.gate:
             self._tell_refusal(self._about(HookEvent.PERMISSION_DENIED, facts), facts, result)
@@ -316,7 +316,7 @@ class SessionHooks:
         return {"ACP_AGENT_PROJECT_DIR": self._needs.cwd, "CLAUDE_PROJECT_DIR": self._needs.cwd}
 
     async def _call(self, hook: Hook) -> tuple[ToolResult, HookAnswer]:
-        """Call an MCP server's tool, if the session's gates allow it without a question."""
+        """Call an MCP server's tool, if the gates allow it without a question. Return the result and its answer."""
         invocation = await self._needs.understand(ToolCall(str(uuid4()), hook.mcp, dict(hook.arguments)))
         if invocation is None:
             raise Refused(f"there is no tool {hook.mcp}")

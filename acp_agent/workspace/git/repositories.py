@@ -1,8 +1,8 @@
-"""Find the repositories that a command of git in a folder may obey, as git does, and read what they make it run.
+"""Find the repositories that a command of git in a folder may obey, and read which programs they make git run.
 
-git walks up from the folder it runs in: a `.git` folder, a `.git` file that names another one, or a folder that is a
-repository itself. From there it enters submodules (`git status` asks each of them) and other repositories of this
-machine that it sends to.
+They are found as git finds them. It walks up from the folder it runs in: to a `.git` folder, to a `.git` file that
+names another one, or to a folder that is a repository itself. From there it enters submodules (`git status` asks each
+of them) and other repositories of this machine that it sends to.
 """
 
 import os
@@ -113,7 +113,7 @@ class GitContents:
         return tuple(settings)
 
     def _interrupted(self) -> Iterator[Setting]:
-        """Yield the commands that an interrupted rebase runs when it goes on, as settings."""
+        """Yield, in the form of settings, the commands that an interrupted rebase runs when it continues."""
         try:
             data = self._reader.content(os.path.join(self._folder, _TODO)) or b""
         except NotReadable:

@@ -174,7 +174,7 @@ class CommandEnd(NamedTuple):
 class LocalCommand:
     """A running shell. `wait` reads its output and ends its whole tree; `release` does so without `wait`.
 
-    pidfd   that of the shell, which this object closes; None if a thread waits for the shell
+    pidfd   the shell's pidfd, which this object closes; None if a thread waits for the shell
     ends    what is called at its end
     input   the writing end of its standard input, which makes it a background command; None for a command without input
     """

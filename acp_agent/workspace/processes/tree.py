@@ -378,7 +378,7 @@ class ProcessTree:
         return reached if reached and self._kill_namespace() else ""
 
     def _find_first(self) -> int:
-        """Return the first process of the namespace, or 0. It becomes our child when bubblewrap above it has ended."""
+        """Return the pid of the namespace's first process, or 0. It becomes our child when bubblewrap has ended."""
         own = (pid for pid in self._table.children(os.getpid()) if pid != self._leader)
         orphans = (pid for pid in own if self._table.tag(pid) == self.tag)
         return next(iter(self._table.children(self._leader)), 0) or next(orphans, 0)
@@ -496,7 +496,7 @@ class CommandWatchdog:
 
     @property
     def pid(self) -> int | None:
-        """The shell's process, or None if there is none."""
+        """The pid of the shell, or None if there is none."""
         return None if self._shell is None else self._shell.pid
 
     def watch(self, mark: str, group: int | None = None) -> None:

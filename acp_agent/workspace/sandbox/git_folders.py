@@ -87,7 +87,7 @@ def _worktrees(common: str, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _names_back(git: str, common: str, root: str) -> bool:
-    """Return whether a git folder is that of a worktree, and names the root as this worktree."""
+    """Return whether a git folder is that of a worktree of `common`, and names the root as the worktree's folder."""
     lies = os.path.dirname(git) == os.path.join(common, "worktrees")
     return (
         lies

@@ -110,7 +110,7 @@ def _is_usual(path: str, linked: Sequence[str]) -> bool:
 
 
 def _is_harmless(path: str) -> bool:
-    """Return whether nothing runs because of settings of git."""
+    """Return whether nothing runs because of the settings in a file of git."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             settings = read_settings(file.read(1 << 20))
@@ -120,7 +120,7 @@ def _is_harmless(path: str) -> bool:
 
 
 def _stays(git: str, worktree: str, linked: Sequence[str]) -> bool:
-    """Return whether the git folder of a worktree is one of the same repository, and lies where hooks are looked for.
+    """Return whether a worktree's git folder is the repository's own, and at a place where new hooks are found.
 
     linked   further git folders whose submodules and worktrees count
     """

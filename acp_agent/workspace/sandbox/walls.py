@@ -117,7 +117,7 @@ class Walls:
 class Launch:
     """A command as it is started within walls, or free.
 
-    descriptors   those that it must inherit
+    descriptors   the file descriptors that it must inherit
     keepers       the processes of the sandbox that run as long as anything does in it
     afterwards    called when the whole command has ended; returns a text to show with its result. It blocks.
                   None for a command that can change nothing
