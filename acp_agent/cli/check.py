@@ -277,7 +277,7 @@ def check(args: argparse.Namespace) -> int:
     loaded = loaded_for(args, cwd)
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
-    # They load most of the agent.
+    # This module loads most of the agent.
     from acp_agent.session.toolset.settings import session_roots, without_faulty_patterns  # noqa: PLC0415
 
     loaded, faults = without_faulty_patterns(loaded, (cwd,))

@@ -125,7 +125,7 @@ class RunView:
         if frame.direction is Direction.TO_AGENT or not frame.update:
             return
         if self._waiting is not None:
-            # A command in the background may print for hours while nobody types.
+            # New output of a call is dropped: a command in the background may print for hours while nobody types.
             kind, status = text_at(frame.update, "sessionUpdate"), text_at(frame.update, "status")
             if self._is_asking or (kind, status) != ("tool_call_update", "in_progress"):
                 self._waiting.append(frame)

@@ -84,7 +84,7 @@ async def test_a_tool_that_depends_on_another_is_hidden_until_that_has_succeeded
         ]
         assert session.records[0]["result"]["type"] == "blocked"
         assert file.read_text() == "beta\n"
-        assert "Dependencies: 1 tool has some, 2 tools have succeeded, none waits" in await session.status()
+        assert "Dependencies: 1 tool depends on others, 2 tools have succeeded, none waits" in await session.status()
 
 
 async def test_what_a_tool_prefers_lifts_its_rank_in_the_filter_once_it_has_succeeded(tmp_path):

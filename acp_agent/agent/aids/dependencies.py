@@ -14,7 +14,8 @@ from acp_agent.core.types import ToolResult, tool_id
 class Needs:
     """The dependencies of a tool, by name or alias.
 
-    `requires` hides the tool until they have succeeded. `prefers` raises its rank in the tool filter.
+    requires   the tools that must have succeeded before the tool is shown
+    prefers    the tools that raise its rank in the tool filter once they have succeeded
     """
 
     requires: tuple[str, ...] = ()
@@ -122,7 +123,7 @@ class Dependencies:
         told = "; ".join(f"{tool} waits for {', '.join(missing)}" for tool, missing in waiting.items()) or "none waits"
         lifted = " (lifted for this turn)" if self._lifted else ""
         some, done = len(self._requires), len(self._completed)
-        having = f"{some} tool{' has' if some == 1 else 's have'} some"
+        having = f"{some} tool{' depends' if some == 1 else 's depend'} on others"
         return f"Dependencies: {having}, {done} tool{' has' if done == 1 else 's have'} succeeded, {told}{lifted}"
 
     def _ways_out(self, hidden: Mapping[str, tuple[str, ...]], known: Collection[str]) -> frozenset[str]:

@@ -67,7 +67,7 @@ class PhaseCalls:
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
         """Return what the checkers report, as text for the model behind the results. None if they report nothing."""
         changes = (result.diffs or tool_id(use.name) in _CHANGING for use, result in outcomes if result.failure is None)
-        if not any(changes):  # changes by shell commands are not seen: their results do not list them
+        if not any(changes):  # the result of a shell command has diffs only if tools.shell.show_changes is on
             return None
         result = await self._run(Phase.VERIFIER, _CHECK, {}, toolset)
         return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None

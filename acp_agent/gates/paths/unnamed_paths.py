@@ -86,7 +86,7 @@ _SEPARATORS = ("\\n", "\\0", "\n")
 
 
 def takes_names(command: Command) -> bool:
-    """Return whether a command takes the names for the program that it starts from its input or from a list."""
+    """Return whether a command that starts a program reads names for it from its input or from a list (`xargs`)."""
     return command.name not in ("find", "gfind", "bfs", "fd", "fdfind")
 
 

@@ -197,7 +197,7 @@ def _unpacked(command: Command) -> Words:
         options, files = getopt(given, letters, "--directory", "--cd")
         if name == "patch" and files:
             return  # only the named file is patched
-        told = not bundled or sum(letter in letters for letter in first) < 2  # else it is unclear which value is whose
+        told = not bundled or sum(letter in letters for letter in first) < 2  # else no option surely has a value
         folders = [value for option, value in options if option in folder and told]
     below = posixpath.normpath(posixpath.join("", *folders))
     if below == "." or below.startswith(("/", "~", "..", "$")):

@@ -27,7 +27,7 @@ def _is_progress(line: str) -> bool:
 
 
 def _diagnostic(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
-    """Take the compiler message that begins at `start`. Return the line after it, or `start` if there is none.
+    """Take the compiler message that begins at `start`. Return the index behind it, or `start` if there is none.
 
     Errors are kept whole. Of a warning the first line and the place are kept.
     """
@@ -49,7 +49,7 @@ def _diagnostic(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
 
 
 def _block_end(lines: Sequence[str], start: int) -> int:
-    """Return where a message ends: at a blank line, or before cargo's next step."""
+    """Return the index at which a message ends: at a blank line, or before cargo's next step."""
     return next((i for i in range(start, len(lines)) if not lines[i].strip() or _is_progress(lines[i])), len(lines))
 
 
@@ -107,7 +107,7 @@ class CargoTest:
         return self._parsed
 
     def _take(self, lines: Sequence[str], at: int) -> int:
-        """Take what begins at a line. Return the line after it."""
+        """Take what begins at the line with this index. Return the index behind it."""
         line = lines[at]
         if not self._running and not line.startswith(_BEGINNINGS):
             self._parsed.loose(line)

@@ -149,9 +149,9 @@ def test_preferred_tools_that_have_succeeded_boost_up_to_a_limit():
 def test_status_says_who_waits_for_what():
     deps, _ = depending({"edit": after("read"), "write": after("read", "grep")})
     deps.completed("read")
-    assert deps.status(KNOWN) == "Dependencies: 2 tools have some, 1 tool has succeeded, write waits for grep"
+    assert deps.status(KNOWN) == "Dependencies: 2 tools depend on others, 1 tool has succeeded, write waits for grep"
     deps.completed("grep")
-    assert deps.status(KNOWN) == "Dependencies: 2 tools have some, 2 tools have succeeded, none waits"
+    assert deps.status(KNOWN) == "Dependencies: 2 tools depend on others, 2 tools have succeeded, none waits"
 
 
 # ----------------------------------------------------------------------------------------------- properties
