@@ -35,7 +35,7 @@ from typing import (
 _MISSING: Final = object()
 
 Reader = Callable[[Any], Any]
-"""Returns the value of a raw one. Raises NotPlain if pydantic must judge it."""
+"""Returns the typed value for a raw value. Raises NotPlain if pydantic must judge the raw value."""
 
 
 class NotPlain(Exception):
@@ -88,7 +88,7 @@ class FieldOptions(TypedDict, total=False):
 
 
 class FieldInfo:
-    """A field's options and default. `factory` makes the default, if the declaration says so."""
+    """A field's options and default. `factory` is the `default_factory` of the declaration, or None."""
 
     def __init__(self, options: FieldOptions, default: Any, factory: Callable[[], Any] | None) -> None:
         self.options = options
@@ -140,7 +140,7 @@ class ShapeField(NamedTuple):
     type        the type without its marks, such as `int | None`
     marks       the metadata of `Annotated`, with each `Field(...)`
     default     the default, if it is not required
-    factory     makes the default, if the declaration says so
+    factory     the `default_factory` of the declaration, or None
     """
 
     name: str
@@ -385,7 +385,7 @@ def _before(read: Reader, change: Callable[[Any], Any]) -> Reader:
 
 
 def _within(read: Reader, options: FieldOptions) -> Reader:
-    """Return a reader that holds a value other than None to the limits."""
+    """Return a reader that also checks the limits, except for None."""
     limits = [limit(options[name]) for name, limit in _LIMITS.items() if name in options]
     if not limits:
         return read

@@ -100,8 +100,8 @@ def escaped(text: str, *, listed: bool = False) -> str:
 
     Joiners between letters and in emoji stay as they are, and so do flags and the variants of Han characters.
 
-    The number of the line is the one it begins with (`12<TAB>`; if the text is `listed`, also `12:` or `12-`), or else
-    its place in the text.
+    If a line begins with a number (`12<TAB>`; in a `listed` text also `12:` or `12-`), its note has this number.
+    Otherwise the note has the line's place in the text.
     """
     if is_plain(text):
         return text

@@ -83,7 +83,7 @@ class ProjectMay:
 
 
 def _number(value: object) -> float:
-    """Return a limit as a number. No limit is infinite."""
+    """Return a limit as a number. A value that is no number means no limit and counts as infinite."""
     return float(value) if isinstance(value, int | float) else math.inf
 
 

@@ -15,7 +15,7 @@ from acp_agent.output.filters.strategy import (
     line_count,
     united,
 )
-from acp_agent.text import lazy_regex, lines_left_out, lines_of, shortened_line
+from acp_agent.text import counted, lazy_regex, lines_left_out, lines_of, shortened_line
 
 
 class KeepMatching:
@@ -114,7 +114,7 @@ def _with_notice(text: str, start: int, stop: int, kept: Sequence[str] = ()) -> 
     last = stop >= len(text) and not text.endswith("\n")  # a line without a line feed
     note = lines_left_out(text.count("\n", start, stop) + last - len(kept))
     if kept:
-        note = f"{note[:-1]} around the next {len(kept)}]"
+        note = f"{note[:-1]} around the next {counted(len(kept), 'line')}]"
     return text[:start] + "\n".join((note, *kept, "")) + text[stop:]
 
 

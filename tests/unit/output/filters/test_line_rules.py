@@ -132,13 +132,13 @@ def test_lines_between_the_ends_that_match_stay_as_far_as_there_is_room() -> Non
     shown = Truncate(8, 2, 2, keep=["^warning: "]).apply(text, RUN)
     assert shown.confidence is Confidence.PARTIAL
     kept = "warning: 5\nwarning: 15\nwarning: 25\nwarning: 35\n"
-    assert shown.text == f"0\n1\n[52 lines left out around the next 4]\n{kept}58\n59\n"
+    assert shown.text == f"0\n1\n[52 lines left out around the next 4 lines]\n{kept}58\n59\n"
 
 
 def test_a_text_of_which_every_line_would_stay_but_for_the_limit_is_cut_to_it() -> None:
     text = "".join(f"a{letter}\n" for letter in "bcdefghijklmnopqrstuvwxyz")
     shown = Truncate(9, 2, 2, keep=["a"]).apply(text, RUN)
-    assert shown.text == "ab\nac\n[16 lines left out around the next 5]\nad\nae\naf\nag\nah\nay\naz\n"
+    assert shown.text == "ab\nac\n[16 lines left out around the next 5 lines]\nad\nae\naf\nag\nah\nay\naz\n"
 
 
 def test_lines_to_keep_that_name_different_members_of_a_list_all_stay() -> None:
@@ -150,7 +150,7 @@ def test_lines_to_keep_that_name_different_members_of_a_list_all_stay() -> None:
 def test_of_lines_to_keep_that_differ_only_in_when_one_stays() -> None:
     text = "".join(f"10:00:{second:02} warning: slow\n" for second in range(30))
     assert Truncate(9, 2, 2, keep=["warning"]).apply(text, RUN).text.splitlines()[2:4] == [
-        "[25 lines left out around the next 1]",
+        "[25 lines left out around the next 1 line]",
         "10:00:02 warning: slow",
     ]
 
