@@ -66,7 +66,7 @@ class ProviderConfig:
     tools           False for models that are offered no tools
     thinking        whether its models are asked to think; None takes the known value
     effort          how hard thinking models think
-    temperature     for models that do not think
+    temperature     0 to 2, for models that do not think
     api             which of OpenAI's two APIs is used
     headers         further HTTP headers of every request; may hold secrets
     extra_body      fields added to every request, such as { top_p = 0.9 }

@@ -78,7 +78,7 @@ class EditorSession:
             return None
         from acp_agent.protocol.client_terminal import ProxyTerminal  # noqa: PLC0415 - as above
 
-        if self._client.is_agent:  # the editor would not find a script, and its user judges the command
+        if self._client.is_agent:  # another agent would not find a script, and its user judges the command
             settings = replace(settings, form="exec" if settings.contain else "bare")
         return ProxyTerminal(self._peer, self._id, self._paths, settings)
 

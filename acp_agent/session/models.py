@@ -261,7 +261,7 @@ class SessionModels:
 def spent(usage: Usage, cost: float | None, *, complete: bool) -> Sequence[str]:
     """Return the lines of /cost; none before the first answer. No price is estimated: a line says which are unknown.
 
-    cost       US dollars of the calls whose price is known; None where none is
+    cost       US dollars of the calls whose price is known; None if no price is known
     complete   whether the price of every call is known
     """
     if usage == Usage() and cost is None:

@@ -83,7 +83,7 @@ class StoredSchedule:
     async def claim(self, prompt: ScheduledPrompt, firing: str, following: int | None) -> bool:
         """Begin to carry out a prompt. Return False if it was changed meanwhile, such as by another process.
 
-        following   when it fires next; None if it is over then
+        following   when it fires next, in milliseconds since 1970; None if this was the last time
         """
         return await self._execute(_CLAIM, firing, following, self._column, prompt.number, prompt.due)
 

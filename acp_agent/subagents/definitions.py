@@ -76,7 +76,7 @@ class Definition:
     model       `PROVIDER:MODEL`; empty for the session's
     tools       the tools of the session that it has
     mode        its mode; the session's counts if it is stricter
-    max_turns   the model calls of one run
+    max_turns   the most model calls of one run
     background  whether it runs beside the conversation
     skills      the names of skills whose texts it reads first
     hooks       the hooks about its calls

@@ -1,7 +1,7 @@
-"""Custom tools: a user's file names parameters, and the command that they become. See docs/custom-tools.md.
+"""Custom tools: a user's file names the parameters of a tool and the command that it runs. See docs/custom-tools.md.
 
-A call is a call of `bash` with the rendered command. Every gate judges that command as one of `bash`. Rules for the
-tool's own name can only forbid more. The values of a call are single words of the command: nothing in them is
+A call becomes a call of `bash` with the rendered command. Every gate judges that command as one of `bash`. Rules for
+the tool's own name can only forbid more. The values of a call are single words of the command: nothing in them is
 code for the shell.
 """
 

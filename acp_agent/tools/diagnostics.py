@@ -54,7 +54,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
     it as the command it is.
 
     max_diagnostics   the number of diagnostics that are shown if the model names none
-    seconds           the time of one checker. Its output until then is kept
+    seconds           the time limit of one checker. Its output until then is kept
     """
 
     name = "diagnostics"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # few users have custom tools
 class ToolLimits(NamedTuple):
     """The limits of the built-in tools.
 
-    command_seconds             the longest timeout of a command
+    command_seconds             the longest timeout of a command, in seconds
     read_lines, line_chars      lines of one read, and characters of one line
     read_chars                  characters of one read, which ends with a whole line
     match_chars, grep_matches   characters of a matching line, and matches of one grep

@@ -79,7 +79,7 @@ class ObjectStore:
     """A private git repository that keeps contents. Its methods block; worker threads may share it.
 
     folder   its git folder, made with mode 0700
-    held     whether to hold it against `prune_stores`
+    held     whether to lock it, so that `prune_stores` does not remove it
     """
 
     def __init__(self, folder: str, *, held: bool = True) -> None:
@@ -250,10 +250,10 @@ _PRUNED = 24 * 3600.0
 
 
 def prune_stores(parent: str, own: str, limits: SnapshotLimits) -> None:
-    """Remove what is older or larger than the limits: whole repositories that nobody used, and parts of one's own.
+    """Remove what is older or larger than the limits: whole repositories that were not used, and parts of `own`.
 
-    parent   the folder of all repositories
-    own      the repository that is about to be used. One that another process uses stays as it is
+    parent   the folder of all repositories. Those that another process uses stay unchanged
+    own      the repository that is about to be used
     """
     now = now_ns() / 1e9
     with suppress(OSError):

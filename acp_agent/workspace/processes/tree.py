@@ -298,7 +298,7 @@ class ProcessTree:
     def started(self, leader: int, pipes: frozenset[int], keepers: int = 0) -> None:
         """Note that the shell runs as process `leader` and writes to pipes with these inodes.
 
-        keepers   the processes of a sandbox that run as long as anything does in it; `end` does not count them
+        keepers   how many processes of a sandbox itself run as long as anything runs in it; `end` does not count them
         """
         self._keepers = keepers
         self._leader = leader

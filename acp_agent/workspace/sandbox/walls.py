@@ -80,7 +80,7 @@ class Walls:
     pinned     folders that keep their place, because something frozen or hidden lies in them
     frozen     files and folders in writable ones that stay as they are
     hidden     files and folders below the others whose content is not there
-    home       the user's home, for which an empty private folder stands
+    home       the user's home. In the sandbox an empty private folder takes its place
     network    which hosts can be reached
     proxied    whether some hosts more can be reached through a proxy
     linked     git folders that may be changed because a folder of the session is a worktree of theirs
@@ -105,7 +105,7 @@ class Walls:
     def for_reading(self) -> "Walls":
         """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.
 
-        Such a command runs unasked. Another program may have its name, and must not send what it reads.
+        A command that only reads runs unasked. Another program that has its name must not send what it reads.
         """
         network = NetworkReach.NONE if self.proxied else self.network
         readable = (*self.readable, *self.writable)
@@ -118,7 +118,7 @@ class Launch:
     """A command as it is started within walls, or free.
 
     descriptors   the file descriptors that it must inherit
-    keepers       the processes of the sandbox that run as long as anything does in it
+    keepers       how many processes of the sandbox itself run as long as anything runs in it
     afterwards    called when the whole command has ended; returns a text to show with its result. It blocks.
                   None for a command that can change nothing
     variables     the variables of its environment that differ
