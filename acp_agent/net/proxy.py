@@ -299,7 +299,7 @@ class AllowlistProxy:
 
 
 class _Tunnel:
-    """Copies bytes between a command and a host in both directions, until the host closes or both are idle."""
+    """A tunnel that copies bytes between a command and a host, until the host closes or both are idle."""
 
     def __init__(
         self,

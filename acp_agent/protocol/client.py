@@ -142,7 +142,7 @@ def _lsp_methods(offered: Json) -> frozenset[str]:
 
 
 class EditorPaths:
-    """Translates resolved paths for the editor. `folder` is the session's `cwd` as the editor sent it."""
+    """A translator of resolved paths for the editor. `folder` is the session's `cwd` as the editor sent it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder.rstrip("/") or "/"

@@ -68,7 +68,7 @@ class PreparedCommand(NamedTuple):
 
 
 class TerminalCommands:
-    """Makes the `terminal/create` members of a session's commands.
+    """A maker of the `terminal/create` members of a session's commands.
 
     A terminal starts with the editor's environment. ACP can set variables there, but not remove them. So variables that
     a command must not see are set to "", and the shell unsets them before the command runs. It reads their names from
@@ -180,7 +180,7 @@ _LOOK_FIRST = "Look at what the command has done before running it again."
 
 
 class ProxyTerminal:
-    """Runs commands through `terminal/*`."""
+    """A Terminal that runs commands in the editor, through `terminal/*`."""
 
     def __init__(self, peer: Peer, session_id: str, paths: EditorPaths, settings: TerminalSettings) -> None:
         self._peer = peer

@@ -50,7 +50,7 @@ _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
 
 
 class EditorElicitor:
-    """Asks the user of one session through the editor.
+    """An Elicitor that asks the user of one session through the editor.
 
     redact    takes secrets out of what is shown
     timeout   seconds that a question is shown; 0 for as long as the asking task lives
@@ -414,7 +414,7 @@ def _always(verb: str, covered: str, otherwise: str) -> str:
 
 
 class EditorApprover:
-    """Asks the user through the editor.
+    """An Approver that asks the user through the editor.
 
     timeout   seconds that a question stands; 0 for as long as the turn runs
     """

@@ -66,7 +66,7 @@ class AuthState:
 
 
 class Server:
-    """Serves one editor.
+    """The server of one editor.
 
     keep          called with the params and the answer of each `session/new`, and with the session
     warm_up       called after the response that opens a session, to load what the first prompt needs

@@ -29,7 +29,7 @@ _WRITE_SIZE = select.PIPE_BUF
 
 
 class Overlong:
-    """Replaces a line over LINE_LIMIT, which was read to its end and discarded."""
+    """A line over LINE_LIMIT, which was read to its end and discarded."""
 
 
 FRAMES_LIMIT = 32 * 1024 * 1024
@@ -105,7 +105,7 @@ def _shortened(value: Json) -> Json:
 
 
 class LineReader:
-    """Reads the lines of a file descriptor, without their newline. The last line may end without one."""
+    """A reader of the lines of a file descriptor, without their newline. The last line may end without one."""
 
     def __init__(self, fd: int, unread: bytes = b"", frames: FrameLog | None = None) -> None:
         self._fd = fd
@@ -158,7 +158,7 @@ class LineReader:
 
 
 class MessageWriter:
-    """Writes messages to a file descriptor, whole and in the order in which they were posted."""
+    """A writer of messages to a file descriptor, whole and in the order in which they were posted."""
 
     def __init__(self, fd: int, frames: FrameLog | None = None) -> None:
         self._fd = fd

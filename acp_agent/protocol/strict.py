@@ -70,7 +70,7 @@ _GAP = re.compile("|".join(_GAPS))
 
 
 class StrictObserver:
-    """Checks the messages that a peer receives and sends, and reports each that does not fit."""
+    """A checker of the messages that a peer receives and sends. It reports each that does not fit."""
 
     def __init__(self) -> None:
         self._served: dict[RequestId, str] = {}  # methods of the editor's requests; two may have one id

@@ -56,7 +56,7 @@ class _Card:
 
 @dataclass(slots=True)
 class Updates:
-    """Translates the events of one session. Its state is the open tool calls.
+    """A translator of the events of one session. Its state is the open tool calls.
 
     In ACP, `content` replaces the earlier content of a call's card, so every update has all of the content.
     """

@@ -54,7 +54,7 @@ _DAMAGED = "part of what was said before could not be read; the model does not k
 
 
 class SessionFactory:
-    """Makes the engine of one session.
+    """A factory for the engine of one session.
 
     The auditor, the terminals, the "always" answers, the conversation and the memory of the gates exist as long as the
     engine. The parts that depend on `[tools]` of the configuration form a snapshot of the toolset, which is built again

@@ -127,7 +127,7 @@ def _totals(totals: UsageTotals) -> UsageTotals:
 
 @frozen
 class _Shown:
-    """Corrects the events of an imported session with these folders."""
+    """A corrector of the events of an imported session with these folders."""
 
     folders: tuple[str, ...]
     redact: Redact

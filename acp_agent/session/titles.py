@@ -37,7 +37,7 @@ _log = Log(__name__)
 
 
 class TitleWriter:
-    """Writes titles from prompts.
+    """A writer of titles for prompts.
 
     settings   the source of titles, their length, and the model that writes them
     model      returns the model with a name, or the current one for ""; None if no model should be asked. May raise
@@ -185,7 +185,7 @@ _SUMMARY_SYSTEM = (
 
 
 class Summarizer:
-    """Writes summaries of long tool outputs. `provider` returns the model or raises AgentError."""
+    """A writer of summaries of long tool outputs. `provider` returns the model or raises AgentError."""
 
     def __init__(self, provider: Callable[[], Awaitable[Provider]]) -> None:
         self._provider = provider

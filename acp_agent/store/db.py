@@ -175,7 +175,7 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
 
 
 class _LogSync:
-    """Syncs the log of a database to the disk behind its commits, in a thread of its own.
+    """The thread that syncs the log of a database to the disk after its commits.
 
     sync     syncs an open file. Raises OSError
     failed   called with the error of a sync

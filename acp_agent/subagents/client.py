@@ -163,7 +163,7 @@ class AgentMessages:
 
 
 class WaitsForUs(Protocol):
-    """Notes that the agent waits for an answer of ours."""
+    """A record of whether the agent waits for our answer."""
 
     def begin(self) -> None:
         """Note that it waits."""

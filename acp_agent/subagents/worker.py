@@ -39,7 +39,7 @@ Progress = Callable[[ToolProgress], Awaitable[None]]
 
 
 class Worker(Protocol):
-    """Carries out the tasks of one run, one after another, in one conversation."""
+    """A worker that carries out the tasks of one run, one after another, in one conversation."""
 
     @property
     def calls(self) -> int:

@@ -185,7 +185,7 @@ class StateBefore:
 
 
 class FileWatch:
-    """Looks at the files below the roots of a session before and after a call. Its methods are for worker threads.
+    """A watch of the files below a session's roots, before and after each call. Its methods are for worker threads.
 
     cwd     the session's folder
     limits  what is kept for `/undo`; None to keep nothing, and then no difference is shown

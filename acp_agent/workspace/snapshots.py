@@ -171,7 +171,7 @@ class _Found(NamedTuple):
 
 
 class FolderWatch:
-    """Looks at what is below one root. Its methods block; use it in one thread at a time.
+    """A watch of everything below one root. Its methods block; use it in one thread at a time.
 
     store   keeps the contents
     wanted  the limits that the configuration wants, if others apply

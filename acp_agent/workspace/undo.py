@@ -220,7 +220,7 @@ def report(restored: RestoredTurn, cwd: str, *, redo: bool = False) -> str:
 
 
 class Undo:
-    """Restores the files of one session. Its methods block.
+    """An object that restores the files of one session. Its methods block.
 
     roots   the folders in which files are restored
     """

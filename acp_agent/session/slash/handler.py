@@ -87,7 +87,7 @@ def _line(note: Remembered) -> str:
 
 
 class Restore(Protocol):
-    """Takes back the changes of a turn, by default the last one, or brings them back."""
+    """A function that takes back the changes of a turn, by default the last one, or brings them back."""
 
     async def __call__(self, number: int | None, *, redo: bool) -> str:
         """Return the message for the user. Raises UndoError."""

@@ -111,7 +111,7 @@ class _Walled(Protocol):
 
 
 class StartProxy(Protocol):
-    """Starts a proxy on a socket that listens, for the hosts that a function returns."""
+    """A function that starts a proxy on a listening socket, for the hosts that another function returns."""
 
     def __call__(self, listener: socket.socket, allowed: Callable[[], Sequence[HostPattern]]) -> AllowlistProxy: ...
 
