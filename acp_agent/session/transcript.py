@@ -98,7 +98,7 @@ class EventQueue:
             case ToolProgress():
                 lag = _BACKLOG
                 wanted -= lag
-            case ToolFinished():  # the release of its terminal is sent behind this update, so nobody need wait
+            case ToolFinished():  # its terminal is released after this update in any case, so no caller needs to wait
                 lag = _BACKLOG
             case _:
                 pass

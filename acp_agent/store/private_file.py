@@ -42,7 +42,7 @@ def private_file(path: str, flags: int = 0) -> Generator[int]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         if status.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "belongs to somebody else")
+            raise OSError(errno.EPERM, "belongs to another user")
         if stat.S_IMODE(status.st_mode) != 0o600:
             os.fchmod(fd, 0o600)
         yield fd

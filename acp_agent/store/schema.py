@@ -574,7 +574,7 @@ def _own(path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, f"{path} is not a regular file")
     if status.st_uid != os.geteuid():
-        raise OSError(errno.EPERM, f"{path} belongs to somebody else")
+        raise OSError(errno.EPERM, f"{path} belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
 

@@ -101,7 +101,7 @@ class SessionLocks:
 
 def _byte(session_id: str) -> int:
     digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) >> 2  # an offset has 63 bits, and something is to follow it
+    return int.from_bytes(digest[:8]) >> 2  # an offset has 63 bits, and the end of the locked byte is an offset too
 
 
 def _lock(fd: int, session_id: str) -> bool:

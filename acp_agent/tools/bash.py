@@ -151,7 +151,7 @@ class StoppedBySandbox(NamedTuple):
     """The wall of the sandbox that stopped a command.
 
     wall      which wall it was, in words
-    command   the command to run with `bash` outside the sandbox; empty if the same call can be made again for that
+    command   the command to run with `bash` outside the sandbox; empty if the call was one of `bash` itself
     """
 
     wall: str

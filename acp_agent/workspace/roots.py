@@ -346,7 +346,7 @@ class Roots:
         return place.root.absolute(place.relative)
 
     def resolve_readable(self, path: str, access: Access) -> str:
-        """Do what `resolve` does, also for a path in a folder outside that nobody has let the session read yet."""
+        """Do what `resolve` does, also for a path in a readable folder outside that is not open to the session yet."""
         place = self.place(path, access, unasked=True)
         return place.root.absolute(place.relative)
 
@@ -364,8 +364,8 @@ class Roots:
     def place(self, path: str, access: Access, *, unasked: bool = False) -> Place:
         """Return the place of `path` if it may be touched. It need not exist. Raises ToolError or Refused.
 
-        A link at the end is followed unless the access is to the entry itself. With `unasked` it may be in a folder
-        outside that nobody has let the session read yet: what is there may be looked at, but not shown.
+        A link at the end is followed unless the access is to the entry itself. With `unasked`, the path may be in a
+        readable folder outside that is not open to the session yet: what is there may be looked at, but not shown.
         """
         return self._place(*self._resolved(path, access), access, unasked=unasked)
 

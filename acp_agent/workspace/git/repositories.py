@@ -215,7 +215,7 @@ class GitRepositories:
     """A finder of repositories, which remembers what it read until a file of them changes.
 
     resolve   where a path of a command leads (Roots.resolve); it refuses what is outside the workspace
-    cwd       the session's folder, absolute. Its repository counts also where rules let nobody list it
+    cwd       the session's folder, absolute. Its repository counts even if rules forbid listing it
     """
 
     def __init__(self, resolve: Resolve, cwd: str) -> None:

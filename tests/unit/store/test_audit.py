@@ -124,7 +124,7 @@ def test_a_file_of_somebody_else_is_left_alone(path):
     os.chown(path, 12345, -1)
     warnings = Warnings()
     assert not AuditLog(str(path), warnings).append(call())
-    assert "somebody else" in warnings[0]
+    assert "another user" in warnings[0]
 
 
 def test_trouble_is_told_before_anything_was_lost_and_leaves_no_record(path):

@@ -983,7 +983,7 @@ async def test_a_file_of_somebody_else_is_refused(path):
     await filled(path, 1)
     os.chown(path, 12345, 12345)
     async with opened(path) as database:
-        with pytest.raises(StoreUnavailable, match="belongs to somebody else"):
+        with pytest.raises(StoreUnavailable, match="belongs to another user"):
             await database.write(add("a"))
 
 
