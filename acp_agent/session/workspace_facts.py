@@ -63,6 +63,8 @@ _TAG = "workspace"
 _CHANGED = "Changed on disk since you last saw them"
 _FIRST_LOOK = 0.15
 """Seconds that the first prompt waits for the first look at the folder."""
+BETWEEN_LOOKS = 0.2
+"""Seconds between two looks at a folder in which many sessions end turns."""
 _DISK = 0.5
 """Seconds that a prompt waits for the files that the model has seen, and for the branch."""
 _EARLY_SECONDS = 2.0
@@ -242,13 +244,19 @@ class FolderLook:
         self._asked = self._done = 0
         self._looking = False
         self._looked = anyio.Event()
+        self._hurried = anyio.Event()
+        self._rests_until = 0.0
 
-    def begin(self, roots: Callable[[], Roots | None]) -> int:
+    def begin(self, roots: Callable[[], Roots | None], *, hurry: bool) -> int:
         """Look at the folder in the background. A look under way is followed by another one, for all who asked.
 
         Return the number of the look, for `wait`.
+
+        hurry   whether somebody waits for it. If not, it begins `BETWEEN_LOOKS` seconds after the last one
         """
         self._asked += 1
+        if hurry:
+            self._hurried.set()
         if roots() is not None:  # keep the roots of another session if this one may read nothing
             self._roots = roots
         if not self._looking:
@@ -264,12 +272,15 @@ class FolderLook:
     async def _look_around(self) -> None:
         try:
             while self._done < self._asked:
-                asked, roots = self._asked, self._roots()
+                with anyio.CancelScope(deadline=self._rests_until):
+                    await self._hurried.wait()
+                asked, roots, self._hurried = self._asked, self._roots(), anyio.Event()
                 if roots is not None:
                     tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
                     now = FolderState(await self._status(roots.cwd), tests)
                     # An early look is usable only while this is the same object.
                     self.newest = self.newest if now == self.newest else now
+                self._rests_until = anyio.current_time() + BETWEEN_LOOKS
                 self._over(asked)
         finally:
             self._looking = False
@@ -327,7 +338,7 @@ class WorkspaceFacts:
         """Look at the folder in the background."""
         if self._wanted():
             folder = self._folder()
-            number = folder.begin(self._roots)
+            number = folder.begin(self._roots, hurry=not self._looked)
             self._first = self._first if self._looked else partial(folder.wait, number)
             self._looked = True
 

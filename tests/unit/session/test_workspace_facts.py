@@ -14,8 +14,16 @@ import pytest
 
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.types import Access
-from acp_agent.session.workspace_facts import EarlyLook, FolderLook, WorkspaceFacts, command_for_tests, told_facts
+from acp_agent.session.workspace_facts import (
+    BETWEEN_LOOKS,
+    EarlyLook,
+    FolderLook,
+    WorkspaceFacts,
+    command_for_tests,
+    told_facts,
+)
 from acp_agent.workspace.roots import Roots
+from tests.fakes.passing_time import pass_time
 from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +73,7 @@ class Folder:
     async def look(self) -> None:
         self.facts.look()
         while self.looks:
+            pass_time(BETWEEN_LOOKS)
             await self.looks.pop()()
 
     async def told(self) -> dict[str, str]:
@@ -106,7 +115,7 @@ async def test_the_first_prompt_tells_all_and_the_next_only_what_is_new(folder: 
 async def test_a_look_that_is_over_keeps_no_session_in_memory(folder: Folder):
     session = Roots(str(folder.path))
     kept = weakref.ref(session)
-    folder.shared.begin(partial(lambda roots: roots, session))
+    folder.shared.begin(partial(lambda roots: roots, session), hurry=True)
     del session
     assert kept() is not None
     await folder.looks.pop()()
@@ -285,12 +294,12 @@ async def test_a_look_that_fails_keeps_nobody_waiting(folder: Folder):
         raise RuntimeError("a fault of the agent's own")
 
     look = FolderLook(folder.looks.append, broken)
-    number = look.begin(lambda: folder.roots)
+    number = look.begin(lambda: folder.roots, hurry=True)
     with pytest.raises(RuntimeError):
         await folder.looks.pop()()
     with anyio.fail_after(10):
         await look.wait(number)
-    assert look.begin(lambda: folder.roots) == number + 1
+    assert look.begin(lambda: folder.roots, hurry=True) == number + 1
     assert folder.looks, "the next look begins"
 
 
@@ -318,6 +327,25 @@ async def test_sessions_of_a_folder_share_one_look_and_each_waits_for_one_that_b
         folder.answers.set()
         assert (await second.told())["Uncommitted files"] == "new.py"
     assert folder.looked == 2
+
+
+async def test_looks_after_turns_rest_between_them_unless_a_first_prompt_waits(folder: Folder):
+    await folder.look()
+    folder.facts.look()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(folder.looks.pop())
+        await anyio.wait_all_tasks_blocked()
+        folder.facts.look()
+        assert (folder.looked, folder.looks) == (1, [])
+        pass_time(BETWEEN_LOOKS)
+    assert folder.looked == 2
+    folder.facts.look()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(folder.looks.pop())
+        await anyio.wait_all_tasks_blocked()
+        assert folder.looked == 2
+        folder.another().look()
+    assert folder.looked == 3
 
 
 async def test_whoever_wants_no_facts_gets_none(folder: Folder):
