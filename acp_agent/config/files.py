@@ -75,6 +75,7 @@ class PathStamps:
     def __init__(self, now: Callable[[], int] = now_ns) -> None:
         self._now = now
         self._seen = dict[str, tuple[Stamp, Stamp]]()
+        self._devices = set[int]()
         self._is_doubtful = False
 
     def exists(self, path: str) -> bool:
@@ -94,17 +95,15 @@ class PathStamps:
 
         Without devices, or if a path was on another one, it returns False at once: the disk may hang.
         """
-        if not devices or self._is_doubtful or len(self._seen) > self._MOST or not self._are_on(devices):
+        if not devices or self._is_doubtful or len(self._seen) > self._MOST or not self._devices.issubset(devices):
             return False
         now = self._now()
         return all(_stamps(path, now) == seen for path, seen in self._seen.items())
 
-    def _are_on(self, devices: Collection[int]) -> bool:
-        return all(each is None or each[_DEVICE] in devices for both in self._seen.values() for each in both)
-
     def _asked(self, path: str) -> tuple[Stamp, Stamp]:
         if path not in self._seen:
-            self._seen[path] = _stamps(path, self._now())
+            self._seen[path] = both = _stamps(path, self._now())
+            self._devices |= {each[_DEVICE] for each in both if each is not None}
         return self._seen[path]
 
 

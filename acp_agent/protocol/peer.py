@@ -120,6 +120,7 @@ class Peer:
                     async for line in self._reader.lines():
                         self._receive(line, tasks)
                         del line  # it may be megabytes long, and the next line may come much later
+                        # The first of many prompts is on its way to the model before the last one is begun.
                         await asyncio.sleep(0)
                         await self._writer.room(_INBOUND_BACKLOG)
             finally:  # also after a crash of a task, since the task group waits for tasks with pending requests

@@ -29,7 +29,7 @@ KEPT, TURNS, OPEN, RESTING, BUSY = 10_000, 200, 50, 500, 64
 _KEY = {"BENCH_KEY": "obviously-fake"}
 _PAGE = 50
 _LIST_AIM, _SESSION_AIM = 50.0, 5.0  # ms, MB
-_LATENCY, _BUSY_TURNS = 0.2, 10
+_LATENCY, _BUSY_TURNS = 0.2, (10, 20)
 
 
 def measured(
@@ -209,24 +209,28 @@ def _rested(count: int) -> Iterator[Sample]:
 def _busy(count: int) -> Iterator[Sample]:
     """Turns of many sessions at once, each with one call of a slow model: the part of the time that the model takes.
 
-    Were all parallel, the model would take all of it. The second row is what each turn takes of the processor.
+    Were all parallel, the model would take all of it. The sessions begin at the same moment, so in their first turns
+    each waits for the processor; the second row is of twice as many turns, for which they have spread. The third row is
+    what each turn takes of the processor.
     """
     with serving("none", []) as model, _agent(model, count) as agent:
         agent.initialize()
         sessions = [_prompted(agent)[0] for _ in range(count)]
         agent.settle()
         model.latency = _LATENCY
-        cpu, spent = agent.cpu(), _turns_at_once(agent, sessions)
+        cpu = agent.cpu()
+        shares = [100 * _LATENCY * turns / _turns_at_once(agent, sessions, turns) for turns in _BUSY_TURNS]
         used = agent.cpu() - cpu
-    share = 100 * _LATENCY * _BUSY_TURNS / spent
-    yield f"{count} busy sessions, {_LATENCY * 1000:.0f} ms model: of perfect", "%", None, [share], []
-    yield "  processor time of a turn", "ms", None, [used * 1000 / (count * _BUSY_TURNS)], []
+    name = f"{count} busy sessions, {_LATENCY * 1000:.0f} ms model: of perfect"
+    for turns, share in zip(_BUSY_TURNS, shares, strict=True):
+        yield f"{name}, {turns} turns", "%", None, [share], []
+    yield "  processor time of a turn", "ms", None, [used * 1000 / (count * sum(_BUSY_TURNS))], []
 
 
-def _turns_at_once(agent: Agent, sessions: list[str]) -> float:
+def _turns_at_once(agent: Agent, sessions: list[str], turns: int) -> float:
     """The seconds in which each session has its turns, one after the other, while the others have theirs."""
     begun, number = time.monotonic(), 1_000_000
-    left = dict.fromkeys(sessions, _BUSY_TURNS)
+    left = dict.fromkeys(sessions, turns)
     running, free = dict[int, str](), list(sessions)
     while left:
         for session in free:

@@ -64,7 +64,7 @@ def test_what_keeping_conversations_costs_is_measured():
     assert rows["session/list of 120: a page on the way to the end"].median > 0
     assert rows["  frames of it"].samples == [12.0]
     assert len(rows["prompt to the model's request"].samples) == 4
-    assert 0 < rows["3 busy sessions, 200 ms model: of perfect"].median < 100
+    assert 0 < rows["3 busy sessions, 200 ms model: of perfect, 20 turns"].median < 100
     assert sum(row.aim is not None for row in rows.values()) == 4
 
 

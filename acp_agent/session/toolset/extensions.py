@@ -124,6 +124,7 @@ class SessionExtensions:
         self._told = set[str]()
         self._looking = False
         self._looks = 0  # how many have ended
+        self._has_refreshed = False  # since problems were shown
         self._devices = frozenset[int]()  # disks that answer at once
         self._tools: tuple[Tool[Any], ...] = ()
 
@@ -148,7 +149,7 @@ class SessionExtensions:
         before, looks = self._looks, early(self._devices)
         is_quick = bool(self._devices) and not looks and self.agents.is_current
         if is_quick and self.sources.is_current(self._roots(), self._devices):
-            self._tell(self.troubles(minor=False))  # the look that found them may have been too late for its prompt
+            self._tell_problems()  # the look that found them may have been too late for its prompt
             return
         with anyio.move_on_after(self.seconds):
             await to_thread.run_sync(self._look, looks, abandon_on_cancel=True, limiter=threads)
@@ -157,7 +158,7 @@ class SessionExtensions:
             return
         if ask and self.sources.waiting:
             await self._ask()
-        self._tell(self.troubles(minor=False))
+        self._tell_problems()
 
     def _look(self, early: Sequence[Callable[[], object]]) -> None:
         self._looking = True
@@ -183,6 +184,7 @@ class SessionExtensions:
         count = len(self.skills.listed())
         if (bool(self._tools), len(self._tools) == _WITH_SEARCH) != (count > 0, count > MANY):
             self._tools = self._make_tools(searchable=count > MANY) if count else ()
+        self._has_refreshed = True
 
     def _make_tools(self, *, searchable: bool) -> tuple[Tool[Any], ...]:
         from acp_agent.tools.skills import skill_tools  # noqa: PLC0415 - few sessions have skills
@@ -224,6 +226,12 @@ class SessionExtensions:
         except ToolError:  # no answer in time; `_tell` reports that the files wait
             return
         await to_thread.run_sync(self.refresh)
+
+    def _tell_problems(self) -> None:
+        """Show the user the problems that were found since the last call."""
+        if self._has_refreshed:
+            self._has_refreshed = False
+            self._tell(self.troubles(minor=False))
 
     def _tell(self, troubles: Sequence[str]) -> None:
         """Show the user the problems that were not shown yet."""

@@ -94,6 +94,23 @@ async def test_a_slow_handler_holds_nobody_up() -> None:
         assert (await other.receive())["id"] == 1
 
 
+async def test_of_requests_that_are_read_together_the_first_is_on_its_way_before_the_next_one_begins() -> None:
+    steps: list[str] = []
+
+    async def walk(params: JsonObject, _incoming: Incoming) -> JsonObject:
+        for step in ("begins", "goes on"):
+            steps.append(f"{params['name']} {step}")
+            await anyio.lowlevel.checkpoint()
+        return {}
+
+    async with connected({"walk": walk}) as (_peer, other):
+        lines = ({"jsonrpc": "2.0", "id": name, "method": "walk", "params": {"name": name}} for name in ("a", "b"))
+        other.send_raw(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        await other.receive()
+        await other.receive()
+    assert steps == ["a begins", "a goes on", "b begins", "b goes on"]
+
+
 async def test_what_is_hung_on_an_answer_comes_after_it() -> None:
     async with connected() as (peer, other):
 
