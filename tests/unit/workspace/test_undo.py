@@ -281,7 +281,7 @@ def test_a_new_session_need_not_read_what_git_has_stored(tmp_path: Path, monkeyp
     monkeypatch.setattr(snapshots, "read_entry", noted)
     with agent_in(tmp_path) as agent:
         agent.command(Step("delete", "1"))
-        assert set(read) == {"0"}
+        assert set(read) <= {"0"}, "it may have been written too recently to tell by its times"
         agent.undo()
         assert (agent.folder / "1").read_bytes() == b"\1"
         agent.undo()
