@@ -6,7 +6,7 @@ order of the messages. A request is answered exactly once, whatever its handler 
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -102,13 +102,15 @@ class Peer:
         notifications: Mapping[str, NotificationHandler],
         admit: Callable[[str], None],
         on_end: Callable[[], None],
+        one_by_one: Collection[str] = (),
     ) -> None:
         """Serve until the stream ends in either direction.
 
         At the end, pending requests to the editor fail and `on_end` is called. Running requests of the editor have a
         second to be answered and are then cancelled.
 
-        admit   raises RpcError for a method that may not be called now
+        admit        raises RpcError for a method that may not be called now
+        one_by_one   methods with much work. The first of many that come together is far ahead of the last
         """
         self._requests = requests
         self._admit = admit
@@ -118,10 +120,10 @@ class Peer:
             try:
                 with self._reading:
                     async for line in self._reader.lines():
-                        self._receive(line, tasks)
+                        method = self._receive(line, tasks)
                         del line  # it may be megabytes long, and the next line may come much later
-                        # The first of many prompts is on its way to the model before the last one is begun.
-                        await asyncio.sleep(0)
+                        if method in one_by_one:
+                            await asyncio.sleep(0)  # its task begins, and so goes ahead of the next one's
                         await self._writer.room(_INBOUND_BACKLOG)
             finally:  # also after a crash of a task, since the task group waits for tasks with pending requests
                 self._ended = True
@@ -142,10 +144,11 @@ class Peer:
         await self._writer.run()
         self.end()  # the editor no longer reads, so nothing can be answered
 
-    def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
+    def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> str:
+        """Handle a line, and return the method of a request; "" for other lines."""
         if isinstance(line, Overlong):
             self._refuse(None, RpcError(jsonrpc.INVALID_REQUEST, "Invalid request: message over 32 MiB"))
-            return
+            return ""
         frame = jsonrpc.parse(line)
         if self._observer is not None:
             self._observer.received(frame)
@@ -154,6 +157,7 @@ class Peer:
                 incoming = Incoming(request.id, request.method)
                 self._incoming[request.id] = incoming
                 tasks.start_soon(self._answer, request, incoming)
+                return request.method
             case jsonrpc.Notification() as notification:
                 tasks.start_soon(self._handle, notification)
             case jsonrpc.Response() as response:
@@ -163,6 +167,7 @@ class Peer:
             case jsonrpc.Ignored(problem):
                 if problem:
                     _log.warning("notification ignored", reason=problem)
+        return ""
 
     async def _answer(self, request: jsonrpc.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}

@@ -112,7 +112,7 @@ class Server:
         notifications = {**self._methods.notifications, **lsp_notifications(self._languages)}
         if opened is not None:
             await self._methods.make_opened(opened)
-        await self._peer.serve(requests, notifications, self._admit, on_end=end)
+        await self._peer.serve(requests, notifications, self._admit, end, one_by_one=("session/prompt",))
 
     def _admit(self, method: str) -> None:
         if self._client is None and method != "initialize":

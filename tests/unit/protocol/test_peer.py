@@ -94,7 +94,14 @@ async def test_a_slow_handler_holds_nobody_up() -> None:
         assert (await other.receive())["id"] == 1
 
 
-async def test_of_requests_that_are_read_together_the_first_is_on_its_way_before_the_next_one_begins() -> None:
+@pytest.mark.parametrize(
+    ("one_by_one", "order"),
+    [
+        pytest.param(("walk",), ["a begins", "a goes on", "b begins", "b goes on"], id="of a method with much work"),
+        pytest.param((), ["a begins", "b begins", "a goes on", "b goes on"], id="of another method"),
+    ],
+)
+async def test_requests_that_are_read_together_begin(one_by_one: tuple[str, ...], order: list[str]) -> None:
     steps: list[str] = []
 
     async def walk(params: JsonObject, _incoming: Incoming) -> JsonObject:
@@ -103,12 +110,12 @@ async def test_of_requests_that_are_read_together_the_first_is_on_its_way_before
             await anyio.lowlevel.checkpoint()
         return {}
 
-    async with connected({"walk": walk}) as (_peer, other):
+    async with connected({"walk": walk}, one_by_one=one_by_one) as (_peer, other):
         lines = ({"jsonrpc": "2.0", "id": name, "method": "walk", "params": {"name": name}} for name in ("a", "b"))
         other.send_raw(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         await other.receive()
         await other.receive()
-    assert steps == ["a begins", "a goes on", "b begins", "b goes on"]
+    assert steps == order
 
 
 async def test_what_is_hung_on_an_answer_comes_after_it() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -53,6 +53,7 @@ async def connected(
     requests: Mapping[str, RequestHandler] | None = None,
     notifications: Mapping[str, NotificationHandler] | None = None,
     before_request: Callable[[str], Awaitable[None]] = at_once,
+    one_by_one: Collection[str] = (),
 ) -> AsyncIterator[tuple[Peer, OtherEnd]]:
     """A serving Peer and its other end; leaving ends the stream and waits for the peer to end."""
     to_agent, from_agent = os.pipe(), os.pipe()
@@ -60,7 +61,8 @@ async def connected(
     other = OtherEnd(from_agent[0], to_agent[1])
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(peer.serve, requests or {}, notifications or {}, lambda _method: None, lambda: None)
+            ours = requests or {}, notifications or {}
+            tasks.start_soon(peer.serve, *ours, lambda _method: None, lambda: None, one_by_one)
             await anyio.lowlevel.checkpoint()
             yield peer, other
             other.end()
