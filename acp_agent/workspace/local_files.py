@@ -423,12 +423,12 @@ def current_stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None
     return None if status is None else _of(status, now())
 
 
-def stamp_at(path: str, now: int) -> str | None:
-    """Return the stamp of the file at an absolute path, even of one that no tool may read. Blocks for microseconds."""
+def has_stamp(path: str, stamp: str) -> bool:
+    """Return whether the file at an absolute path, even one that no tool may read, still has a stamp. One `stat`."""
     try:
-        return _of(os.stat(path), now)
+        return _written(os.stat(path)) == stamp
     except (OSError, ValueError):
-        return None
+        return False
 
 
 def _of(status: os.stat_result, now: int) -> str | None:
@@ -436,4 +436,8 @@ def _of(status: os.stat_result, now: int) -> str | None:
     settled = now - max(status.st_mtime_ns, status.st_ctime_ns) >= _SETTLED
     if not (stat.S_ISREG(status.st_mode) and settled):
         return None
+    return _written(status)
+
+
+def _written(status: os.stat_result) -> str:
     return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"

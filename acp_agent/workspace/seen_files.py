@@ -14,7 +14,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.sessions import SeenFile
 from acp_agent.core.untrusted import now_ns
-from acp_agent.workspace.local_files import current_stamp, stamp_at, text_on_disk
+from acp_agent.workspace.local_files import current_stamp, has_stamp, text_on_disk
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.text_files import MOST_WHOLE, text_digest
 
@@ -81,7 +81,8 @@ class SeenFiles:
         """Return the notes as they are stored: the same object until one changes. Any thread may call it."""
         version = self._version
         if version != self._kept_version:
-            self._kept = {path: seen for path, seen in dict(self._files).items() if path not in self._unnamed}
+            files = dict(self._files)
+            self._kept = {path: files[path] for path in files if path not in self._unnamed} if self._unnamed else files
             self._kept_version = version
         return self._kept
 
@@ -150,13 +151,13 @@ class SeenFiles:
             return True
         if len(self._files) > _MOST_QUICKLY:
             return False
-        are_near = all(seen.stamp.partition(":")[0] in map(str, devices) for seen in list(self._files.values()))
+        near = frozenset(map(str, devices))
+        are_near = all(seen.stamp.partition(":")[0] in near for seen in list(self._files.values()))
         return are_near and not self._unlike()
 
     def _unlike(self) -> list[tuple[str, SeenFile]]:
-        """Return the notes whose files have other times or another size now, or were written too recently to tell."""
-        now, noted = self._now(), list(self._files.items())
-        return [(path, seen) for path, seen in noted if not seen.stamp or stamp_at(path, now) != seen.stamp]
+        """Return the notes whose files have other times or another size now, or were too new for a stamp."""
+        return [(path, seen) for path, seen in list(self._files.items()) if not has_stamp(path, seen.stamp)]
 
     def _has_changed(self, roots: Roots, path: str, seen: SeenFile) -> bool:
         stamp = self._stamp(path)
