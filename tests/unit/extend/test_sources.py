@@ -129,6 +129,38 @@ def test_sources_are_not_current_for_others_that_may_be_read_and_while_files_wai
         assert made.is_current(roots, near)
 
 
+def test_sources_are_not_current_after_a_file_or_a_folder_could_not_be_read(world):
+    near, skill = (world.stat().st_dev,), "work/app/.claude/skills/a/SKILL.md"
+    (world / "elsewhere/a").mkdir(parents=True)
+    (world / "elsewhere/a/SKILL.md").write_text("x")
+    (world / "home/work/app/.claude").mkdir()
+    found = dict[str, tuple[list[str], bool]]()
+
+    def look(name: str) -> None:
+        made = sources(world, stamps=partial(PathStamps, later))
+        with opened(world) as roots:
+            made.refresh(roots)
+            found[name] = [str(each) for each in made.problems], made.is_current(roots, near)
+
+    folder = world / "home/work/app/.claude/skills"
+    look("nothing there")
+    folder.symlink_to(world / "elsewhere")
+    look("a folder outside the project")
+    folder.unlink()
+    folder.write_text("no folder")
+    look("a file in place of the folder")
+    folder.unlink()
+    put(world, skill).unlink()
+    os.mkfifo(world / "home" / skill)
+    look("no regular file")
+    assert found == {
+        "nothing there": ([], True),
+        "a folder outside the project": ([], False),
+        "a file in place of the folder": ([], True),
+        "no regular file": ([".claude/skills/a/SKILL.md: is not a regular file"], False),
+    }
+
+
 # ------------------------------------------------------------------------------------------- which
 
 

@@ -88,11 +88,17 @@ async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_pa
 class Watched(SessionExtensions):
     """Notes the thread of each look."""
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] = pytest.fail) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warn: Callable[[str], None] = pytest.fail,
+        external: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
         stamps = partial(PathStamps, lambda: now_ns() + 1_000_000_000)
         store, config = TrustedFolders("", print), str(folder / "config.toml")
         sources = ExtensionSources(config, str(folder), store, stamps=stamps)
-        super().__init__(sources, lambda: None, NoUser(), SessionOptions(), str, warn, AgentLibrary(str))
+        agents = AgentLibrary(str, external)
+        super().__init__(sources, lambda: None, NoUser(), SessionOptions(), str, warn, agents)
         self.looked = list[int]()
         self.devices = local_devices((str(folder),))
 
@@ -115,6 +121,21 @@ async def test_no_thread_looks_while_nothing_has_changed(tmp_path: Path):
     (tmp_path / "commands" / "explain.md").write_text("Do it.")
     await made.ready(ask=True)
     assert [each.name for each in made.offered()] == ["explain"]
+
+
+async def test_a_thread_looks_again_after_the_names_of_other_agents_have_changed(tmp_path: Path):
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "helper.md").write_text("---\nname: helper\ndescription: Helps.\n---\nHelp.")
+    names, told = list[str](), list[str]()
+    made = Watched(tmp_path, told.append, external=lambda: tuple(names))
+    await made.ready(ask=True)
+    await made.ready(ask=True)
+    names.append("helper")
+    await made.ready(ask=True)
+    await made.ready(ask=True)
+    assert len(made.looked) == 2
+    assert "helper" not in {each.name for each in made.agents.offered()}
+    assert "an agent of the configuration" in "".join(told)
 
 
 async def test_what_a_look_found_too_late_for_its_prompt_is_told_with_the_next(tmp_path: Path):

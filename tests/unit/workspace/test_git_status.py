@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.files import PathStamps
+from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +111,24 @@ def test_a_head_that_is_no_file_has_no_branch(repository: Path):
 def test_a_git_file_that_names_an_impossible_path_has_no_branch(tmp_path: Path):
     (tmp_path / ".git").write_bytes(b"gitdir: a\0b\n")
     assert branch_of(str(tmp_path), PathStamps()) == ""
+
+
+def test_the_branch_is_read_again_after_a_file_on_the_way_changed_and_after_a_head_that_said_nothing(repository: Path):
+    near, head = (repository.stat().st_dev,), repository / ".git" / "HEAD"
+    changes = {
+        "another branch": lambda: head.write_text("ref: refs/heads/another\n"),
+        "a repository in between": (repository / "src" / ".git").mkdir,
+        "its head": lambda: (repository / "src" / ".git" / "HEAD").write_text("ref: refs/heads/inner\n"),
+    }
+    holds = dict[str, tuple[bool, bool]]()
+    for name, change in changes.items():
+        stamps = PathStamps(lambda: now_ns() + 1_000_000_000)
+        branch_of(str(repository / "src"), stamps)
+        before = stamps.hold(near)
+        change()
+        holds[name] = before, stamps.hold(near)
+    assert holds == {
+        "another branch": (True, False),
+        "a repository in between": (True, False),
+        "its head": (False, False),  # the reading may have failed
+    }

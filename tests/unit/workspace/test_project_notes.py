@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from acp_agent.config.files import PathStamps
 from acp_agent.config.settings import NOTE_FILES
+from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.project_notes import HEAD, FoundNotes, NoteReader, project_files, users_file
 from acp_agent.workspace.read_policy import ReadPolicy
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -289,6 +291,60 @@ def test_a_users_file_that_is_none_is_told(tmp_path, kind):
     result = users_file(str(tmp_path / "AGENTS.md"), PathStamps())
     assert result.files == ()
     assert len(result.troubles) == 1
+
+
+# ------------------------------------------------------------------------------------------- read again
+
+
+def old_enough() -> PathStamps:
+    """Stamps at a time at which what was just written is no longer new."""
+    return PathStamps(lambda: now_ns() + 1_000_000_000)
+
+
+@each_row(
+    "name, kind, project_holds, users_hold",
+    [
+        ("AGENTS.md", "file", True, True),
+        ("AGENTS.md", "none", True, True),
+        ("AGENTS.md", "binary", False, False),
+        ("AGENTS.md", "out", False, True),  # the user's own link may lead anywhere
+        ("AGENTS.md", "loop", False, False),
+        (".claude/rules/a.md", "file", True, True),
+        (".claude/rules/a.md", "binary", False, False),
+        (".claude/rules", "file", False, True),
+        (".claude/rules", "none", True, True),
+    ],
+)
+def test_notes_that_were_left_out_are_read_again_though_nothing_changed(
+    tmp_path, name, kind, project_holds, users_hold
+):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    _make(tmp_path / name, kind)
+    project, users, near = old_enough(), old_enough(), {os.stat(each).st_dev for each in (tmp_path, "/etc/passwd")}
+    with below(tmp_path.resolve()) as roots:
+        project_files(roots, NOTE_FILES, project)
+    users_file(str(tmp_path / name), users)
+    assert (project.hold(near), users.hold(near)) == (project_holds, users_hold)
+
+
+def test_rules_are_read_again_after_they_changed_and_after_their_folder_moved_out_behind_a_link(
+    project, outside, roots
+):
+    (project / ".claude" / "rules").mkdir(parents=True)
+    (project / ".claude" / "rules" / "a.md").write_text("old rule")
+    stamps, near = old_enough(), (project.stat().st_dev,)
+    assert [file.text for file in project_files(roots, NOTE_FILES, stamps).files] == ["old rule"]
+    assert stamps.hold(near)
+    (project / ".claude" / "rules" / "a.md").write_text("rule")
+    assert not stamps.hold(near)
+    stamps, near = old_enough(), (project.stat().st_dev,)
+    assert [file.text for file in project_files(roots, NOTE_FILES, stamps).files] == ["rule"]
+    assert stamps.hold(near)
+    (project / ".claude").rename(outside / "moved")
+    (project / ".claude").symlink_to(outside / "moved")
+    assert (project / ".claude" / "rules" / "a.md").read_text() == "rule"
+    assert not stamps.hold(near), "but tools may not read it any more"
+    assert texts(roots) == []
 
 
 # ------------------------------------------------------------------------------------------- in time
