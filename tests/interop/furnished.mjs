@@ -22,7 +22,7 @@ const TURNS = {
   ],
   count: [uses("bash", { command: "echo one; echo two; exit 3" }), says("It fails.")],
   forbidden: [uses("write", { path: "never.txt", content: "no\n" }), says("Then not.")],
-  always: [uses("bash", { command: "git init nested" }), uses("bash", { command: "git init nested" }), says("Twice.")],
+  always: [uses("bash", { command: "git init nested" }), uses("bash", { command: "git init another" }), says("Twice.")],
   plan: [
     uses("update_plan", { entries: plan("in_progress", "pending") }),
     uses("update_plan", { entries: plan("completed", "completed") }),

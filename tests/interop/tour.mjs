@@ -41,7 +41,7 @@ async function hello(me) {
   await step("initialize", async () => {
     const { protocolVersion, agentInfo, agentCapabilities: can, authMethods } = await me.initialize();
     equal([protocolVersion, agentInfo.name, can.loadSession], [1, "acp-agent", true]);
-    equal(can.promptCapabilities, { image: true, audio: false, embeddedContext: true });
+    equal(can.promptCapabilities, { image: true, embeddedContext: true });
     equal([can.mcpCapabilities.http, can.auth.logout], [true, {}]);
     const offered = Object.keys(can.sessionCapabilities).sort();
     equal(offered, ["additionalDirectories", "close", "delete", "fork", "list", "resume"]);

@@ -32,7 +32,7 @@ export async function turns(me) {
     equal((await me.say("Mend the poem")).stopReason, "end_turn");
     equal(readFileSync(poem, "utf8"), "roses are red\nviolets are blue\n");
     const [{ toolCall, options }] = me.permissions;
-    equal(options.map(({ kind }) => kind).sort(), ["allow_always", "allow_once", "reject_always", "reject_once"]);
+    equal(options.map(({ kind }) => kind).sort(), ["allow_always", "allow_always", "allow_once", "reject_always", "reject_once"]);
     const [diff] = toolCall.content;
     equal([diff.type, diff.path, toolCall.locations[0].path, toolCall.kind], ["diff", poem, poem, "edit"]);
     const calls = me.calls.map(({ name, kind, status }) => `${name} (${kind}) ${status}`);
