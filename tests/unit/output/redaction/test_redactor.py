@@ -109,6 +109,17 @@ def test_disabled_it_still_keeps_what_is_known():
     assert off.json({"password": "hunter2-obviously-fake"}) == {"password": "hunter2-obviously-fake"}
 
 
+def test_a_text_that_was_clean_is_redacted_when_its_value_is_known():
+    known = KnownSecrets()
+    redactor = Redactor(known)
+    for length in (1, 100):  # remembered, and too long to be
+        text = "say plain-words-here again. " * length
+        assert redactor(text) == text
+    known.add(["plain-words-here"])
+    assert redactor("say plain-words-here again. ") == "say [REDACTED:known] again. "
+    assert redactor("say plain-words-here again. " * 100) == "say [REDACTED:known] again. " * 100
+
+
 def test_json_leaves_are_redacted_for_their_text_and_for_their_key():
     value = {
         "password": "hunter2-obviously-fake",
