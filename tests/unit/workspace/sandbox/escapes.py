@@ -389,6 +389,10 @@ def changes(w: SimpleNamespace, t: str) -> dict[str, Callable[[], object]]:
     }
 
 
+SLOW = ("become root",)
+"""Those of INSIDE that do little but wait: `su` answers a wrong password after a second. They run beside the others."""
+
+
 # What is tried in the roots: nothing of it may be there afterwards.
 PROTECTED: dict[str, Callable[[SimpleNamespace], object]] = {
     "make a hook": lambda w: write(f"{w.git}/hooks/pre-commit", os.O_WRONLY | os.O_CREAT),
@@ -455,8 +459,8 @@ PROTECTED: dict[str, Callable[[SimpleNamespace], object]] = {
 }
 
 
-def apart(attempt: Callable[[], object]) -> bool:
-    """Run an attempt in a process of its own, for at most 5 seconds. Return whether it got what it wanted."""
+def begin(attempt: Callable[[], object]) -> int:
+    """Run an attempt in a process of its own, for at most 5 seconds. Return its id."""
     child = os.fork()
     if not child:
         code = 1
@@ -468,21 +472,36 @@ def apart(attempt: Callable[[], object]) -> bool:
             code = 1
         finally:
             os._exit(code)
+    return child
+
+
+def succeeds(child: int) -> bool:
+    """Wait for the process of an attempt. Return whether it got what it wanted."""
     return os.waitpid(child, 0)[1] == 0
+
+
+def apart(attempt: Callable[[], object]) -> bool:
+    """Run an attempt in a process of its own. Return whether it got what it wanted."""
+    return succeeds(begin(attempt))
 
 
 def main() -> None:
     w = SimpleNamespace(**json.loads(sys.argv[1]))
+    slow = {name: begin(lambda attempt=INSIDE[name]: attempt(w)) for name in SLOW}
     for name, attempt in INSIDE.items():
-        if apart(lambda attempt=attempt: attempt(w)):
+        if name not in SLOW and apart(lambda attempt=attempt: attempt(w)):
             print(json.dumps(name), flush=True)
     for number, name in enumerate(changes(w, "")):
         apart(changes(w, f"{w.targets}/{number}/target")[name])
     for number, name in enumerate(changes(w, "")):
         apart(changes(w, f"{w.home}/.cargo/targets/{number}/target")[name])
+    changed = time.monotonic()
     for attempt in PROTECTED.values():
         apart(lambda attempt=attempt: attempt(w))
-    time.sleep(0.3)  # for the daemon
+    for name, child in slow.items():
+        if succeeds(child):
+            print(json.dumps(name), flush=True)
+    time.sleep(max(0.0, changed + 0.3 - time.monotonic()))  # for the daemon
 
 
 if __name__ == "__main__":
