@@ -104,15 +104,15 @@ class Agent:
         block = {"type": "text", "text": text}
         return self.request("session/prompt", {"sessionId": session, "prompt": [block]}, on_message)["stopReason"]
 
-    def settle(self) -> None:
-        """Wait until it has loaded whatever it loads behind an answer: busy for less than a sixth of 0.3 s.
+    def settle(self, rest: float = 0.3) -> None:
+        """Wait until it has loaded whatever it loads behind an answer: busy for less than a sixth of `rest` (seconds).
 
         The sampler of `profile` never rests, and takes a tenth of a slow processor.
         """
         used = -1.0
-        while (now := self.cpu()) - used > 0.05:
+        while (now := self.cpu()) - used > rest / 6:
             used = now
-            time.sleep(0.3)
+            time.sleep(rest)
 
     def cpu(self) -> float:
         """Seconds of processor time that the process has used so far, its children's not counted."""

@@ -152,8 +152,11 @@ def _name(code: CodeType) -> str:
     return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}"
 
 
-def profile() -> list[dict[str, Any]]:
-    """Play COMMANDS, a turn each, and return for each its `chain`, `parses`, and functions of the `turn` and `call`."""
+def profile(rest: float = 0.3) -> list[dict[str, Any]]:
+    """Play COMMANDS, a turn each, and return for each its `chain`, `parses`, and functions of the `turn` and `call`.
+
+    rest   how long the agent must be idle before each turn, in seconds
+    """
     with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
         home, report = Path(folder), Path(folder) / "report"
         report.touch()
@@ -169,11 +172,11 @@ def profile() -> list[dict[str, Any]]:
             agent.initialize()
             session, _ = agent.new_session()
             agent.full_auto(session)
-            agent.settle()
+            agent.settle(rest)
             seen = [_asked(agent, report)]
             for prompt in COMMANDS:
                 agent.prompt(session, prompt)
-                agent.settle()  # or what follows a turn would count for the next one
+                agent.settle(rest)  # or what follows a turn would count for the next one
                 seen.append(_asked(agent, report))
         finally:
             agent.end()

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import anyio
 from acp_agent.cli.agent_process import SeenCall, text_at
 from tests.contract.wire_rules import assert_openai_request
 from tests.e2e.model_servers import ThinkingModel, Thought, ToolUse, thinking_model
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes.editor import NOTHING, ScriptedEditor, Turn, editing
 from tests.fakes.held import PATIENCE
 
 KEY = {"MODEL_KEY": "obviously-fake"}
@@ -76,10 +76,22 @@ class Aided:
         """The session's id, once it is open."""
         return self._session
 
+    @asynccontextmanager
+    async def saying(self, text: str) -> AsyncIterator[tuple[Turn, Callable[[], str]]]:
+        """A turn under way, and what returns what was said in it so far. It ends before the block is left."""
+        self._session = self._session or await self.editor.open()
+        start = len(self.editor.recording.frames)
+        async with self.editor.prompting(self._session, text) as turn:
+            yield turn, lambda: self._heard(start)
+
     async def _said(self, text: str, stop: str) -> str:
         self._session = self._session or await self.editor.open()
         start = len(self.editor.recording.frames)
         assert await self.editor.say(self._session, text) == stop
+        return self._heard(start)
+
+    def _heard(self, start: int) -> str:
+        """Return the texts of the agent and of its notices from a frame on."""
         updates = [frame.update for frame in self.editor.recording.frames[start:]]
         texts = (text_at(u, "content", "text") or text_at(u, "title") for u in updates if "toolCallId" not in u)
         return "\n".join(text.strip() for text in texts if text.strip())

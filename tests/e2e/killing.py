@@ -81,10 +81,13 @@ class Outcome:
     left: int
 
 
-async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcome:
-    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost."""
+async def kill_and_look(folder: Path, model: StoryModel, point: Point, **options: Any) -> Outcome:
+    """One agent that is killed at a point, and another that takes the session up. AssertionError tells what is lost.
+
+    options   of `editing`, for both agents
+    """
     folder.mkdir()
-    options = {**model.options, "capabilities": CLIENTS[point.client]}
+    options = {**model.options, "capabilities": CLIENTS[point.client], **options}
     async with editing(folder, None, **options) as editor:
         prepare(editor.workspace)
         session = await editor.open()

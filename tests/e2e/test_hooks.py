@@ -224,15 +224,20 @@ async def test_what_a_hook_runs_is_held_by_the_blocklist_and_the_rules_and_time(
         hook("pre_tool_use", "sudo reboot")
         + hook("pre_tool_use", "git push")
         + hook("pre_tool_use", "cat ../../outside")
-        + hook("pre_tool_use", "sleep 60", "timeout = 1")
+        + hook("pre_tool_use", "echo > sleeps; sleep 60", "timeout = 1")
     )
     users(tmp_path, "hooks.toml", text)
-    async with aided(tmp_path, bash("echo hello"), "done", config=rule) as (session, model, _):
-        said = await session.say("go")
+    async with aided(tmp_path, bash("echo hello"), "done", config=rule, short_waits=True) as (session, model, _):
+        sleeps = session.editor.fifo("sleeps")
+        async with session.saying("go") as (turn, heard):
+            await sleeps.line()
+            await session.editor.pass_time_until_the_end_of(turn)
+        assert turn.stop_reason == "end_turn"
+        said = heard()
         assert "hook sudo reboot (~/hooks.toml, pre_tool_use): the command is blocked" in said
         assert "hook git push (~/hooks.toml, pre_tool_use): a permission rule denies this call" in said
         assert "'../../outside' leads out of the workspace" in said
-        assert "hook sleep 60 (~/hooks.toml, pre_tool_use): no answer in time" in said
+        assert "hook echo > sleeps; sleep 60 (~/hooks.toml, pre_tool_use): no answer in time" in said
         assert "hello" in last(model.requests[1]), "a hook that fails denies nothing"
         records = [record for record in session.records if record["tool"] == "hook"]
         assert [record.get("gate") for record in records] == ["blocklist", "permission", "sandbox", None]

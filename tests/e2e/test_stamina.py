@@ -83,7 +83,7 @@ async def test_polling_a_background_process_is_no_repetition(tmp_path: Path):
         *polls,
         ("process", {"action": "stop", "id": "p1"}),
     )
-    async with thinking(tmp_path, mind.call(*calls), config=FULL_AUTO) as (editor, _):
+    async with thinking(tmp_path, mind.call(*calls), config=FULL_AUTO, short_waits=True) as (editor, _):
         await go(editor)
     assert len(editor.calls) == 10
     assert not any("repeated" in said for said in mind.said)

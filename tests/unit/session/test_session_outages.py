@@ -13,6 +13,7 @@ from acp_agent.session.manager import SessionLimits
 from acp_agent.session.pool import SessionLock
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
+from tests.fakes.passing_time import pass_time
 from tests.fakes.sessions import Process, holding, process
 from tests.unit.session.test_sessions import INTERNAL, INVALID, METHODS, NOT_FOUND
 from tests.unit.store.databases import opened, others
@@ -406,12 +407,19 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
                 error = await here.error(method, session, **METHODS.get(method, {}))
                 errors.append((error.code, "open in another process" in error.message))
 
+            async def hurry() -> None:
+                await anyio.wait_all_tasks_blocked()
+                pass_time(0.3)
+
             async with anyio.create_task_group() as tasks:
                 for method, session in (("load", unknown), ("delete", stored), ("prompt", known), ("delete", rested)):
                     tasks.start_soon(refused, method, session)
+                tasks.start_soon(hurry)
             assert errors == [(INVALID, True)] * 4
-            with pytest.raises(RequestError, match="open in another process"):
-                await here.sessions.move(rested, str(tmp_path))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hurry)
+                with pytest.raises(RequestError, match="open in another process"):
+                    await here.sessions.move(rested, str(tmp_path))
             assert not here.sessions._pool._opening
             assert set(await here.listed()) == {known, rested, unknown, stored}
             fork = (await here.ask("fork", unknown))["sessionId"]  # only reads it
