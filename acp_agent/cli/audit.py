@@ -16,7 +16,7 @@ from acp_agent.store.audit_read import AuditFinding, AuditReport, records, tail,
 from acp_agent.text import title, visible
 
 _POLL = 0.25  # seconds between two reads of a file that is followed
-_SHORTEST_ID = 8  # characters of a call's id that the user must give at least
+_SHORTEST_ID = 8  # the fewest characters of a call's id that the user may give
 
 
 def audit(args: argparse.Namespace) -> int:

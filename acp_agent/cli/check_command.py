@@ -56,7 +56,7 @@ from acp_agent.workspace.roots import Roots
 if TYPE_CHECKING:
     from acp_agent.tools.custom import CustomTool
 
-_LONGEST_FILE = 1024 * 1024  # bytes
+_LONGEST_FILE = 1024 * 1024  # bytes of a file of rules or of a custom tool
 _KEPT = 256  # sets of rules that are cached
 
 

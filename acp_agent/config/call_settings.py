@@ -344,7 +344,7 @@ class SandboxSettings(Section):
         Words,
         Field(
             description="Hosts that contained commands reach on the ports 443 and 80, through a proxy of the agent "
-            "(bubblewrap only): a host, or *.example.com for any one name in front.",
+            "(bubblewrap only): a host, or *.example.com for the hosts with exactly one name in front.",
             examples=[["pypi.org", "files.pythonhosted.org"]],
         ),
         SUBSET,

@@ -13,9 +13,9 @@ _MOST_DEPTH = 20
 """The most levels of a value in `extra_body`."""
 _OURS = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
 _INSTEAD = {
-    "num_ctx": "context_window, so that it is known here too",
-    "max_tokens": "max_tokens beside extra_body, so that it is known here too",
-    "temperature": "temperature beside extra_body, which is left out for models that do not take it",
+    "num_ctx": "context_window, so that the agent knows the size as well",
+    "max_tokens": "max_tokens beside extra_body, so that the agent knows the limit as well",
+    "temperature": "temperature beside extra_body; it is not sent to models that do not take it",
     "keep_alive": "keep_alive beside extra_body",
 }
 
@@ -73,7 +73,7 @@ def _is_json(value: object, levels: int) -> bool:
 
 
 ExtraBody = Annotated[Mapping[str, object], BeforeValidator(_extra_body), Field(strict=False)]
-"""Further fields of every request body, with JSON values. They replace no field that the agent sets."""
+"""Further fields of every request body, with JSON values. The names in `_OURS` and `_INSTEAD` are refused."""
 
 
 class ModelOptions(Section):
@@ -143,7 +143,8 @@ class ModelSettings(ModelOptions):
         Field(
             pattern=r"^[^\s:]+:\S*$",
             max_length=500,
-            description='"PROVIDER:MODEL", or the beginning of such names. The longest that matches a model counts.',
+            description='"PROVIDER:MODEL", or the beginning of such names. If several entries match a model, the one '
+            "with the longest id counts.",
         ),
     ]
     price: Annotated[PriceSettings | None, Field(description="US dollars for a million tokens.")] = None

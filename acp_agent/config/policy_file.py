@@ -1,4 +1,4 @@
-"""Merge the rules of `[tools.policy]`, of its `policy_file` and of `[tools.authorization]`, when a session starts."""
+"""Merge the rules of `[tools.policy]`, of its `policy_file` and of `[tools.authorization]` for the gates."""
 
 import os
 from collections.abc import Sequence

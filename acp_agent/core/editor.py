@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from acp_agent.core.data import frozen
 from acp_agent.core.secrets import Redact
 
-if TYPE_CHECKING:  # a session opens without the modules of its backends
+if TYPE_CHECKING:  # so that a session opens before the modules of its backends are loaded
     from acp_agent.core.backends import CommandRequest, EntryKind, FileHead, FileSystem, Terminal, TextFiles
     from acp_agent.core.events import SessionEvent
     from acp_agent.core.messages import Message, PromptPart

@@ -65,8 +65,8 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.text import visible
 from acp_agent.workspace.roots import Roots
 
-_READERS = ("read", "grep")  # if rules limit what these may show, commands that only read ask as well
-_SHELL = "bash"  # its denials also hold for input of a shell in the background
+_READERS = ("read", "grep")  # tools: if a rule limits what they may show, commands that only read ask as well
+_SHELL = "bash"  # denials of this tool also hold for input of a shell in the background
 _TITLE = 100  # characters of a URL that every title shows
 
 
@@ -80,7 +80,7 @@ class Approved(Allow):
 class Settlement(NamedTuple):
     """The outcome for a call.
 
-    verdict   if it is an Ask, its reason joins `reasons` by line ends
+    verdict   the reason of an Ask is all `reasons`, one a line
     reasons   why the user is asked, one line each
     always    what "always" would cover, in words; empty if it covers only this exact text
     grants    the grants of "allow always"
@@ -128,7 +128,7 @@ def folder_question(facts: CallFacts) -> Settlement:
     folders = tuple(dict.fromkeys(folder for ask in facts.asks for folder in ask.folders))
     reasons = tuple(ask.reason for ask in facts.asks)
     grants = tuple(reading(folder, allowed=True) for folder in folders)
-    always = f"reading {', '.join(folders)}, but for files that may hold secrets"
+    always = f"reading {', '.join(folders)}, except files that may hold secrets"
     return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else None)
 
 
@@ -245,7 +245,7 @@ _REASON: JsonObject = {
     "type": "object",
     "properties": {"reason": {"type": "string", "title": "Reason", "maxLength": 500}},
 }
-_NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"
+_NO_ANSWER = "the editor gave no usable answer to the question whether this call may run, so it did not run"
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 

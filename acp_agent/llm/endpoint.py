@@ -193,7 +193,7 @@ def function_tool(spec: ToolSpec) -> JsonObject:
 
 
 def arguments_text(use: ToolUsePart) -> str:
-    """Return a call's arguments as valid JSON, even if the model wrote none: many servers refuse a history without."""
+    """Return a call's arguments as valid JSON, even if the model's were not: many servers refuse any other history."""
     return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -72,8 +72,8 @@ _STOPS: Final = {
     "refusal": ModelStop.REFUSAL,
 }
 REASONING_KEYS: Final = ("reasoning_content", "reasoning")
-"""The fields of a delta that hold reasoning: the first of DeepSeek, Kimi, Qwen and llama.cpp, the second of vLLM,
-OpenRouter and Ollama."""
+"""The fields of a delta that hold reasoning. DeepSeek, Kimi, Qwen and llama.cpp send the first; vLLM, OpenRouter and
+Ollama send the second."""
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ def _body(
     if OpenAIQuirk.MAX_COMPLETION_TOKENS in quirks and "max_tokens" in body:
         body["max_completion_tokens"] = body.pop("max_tokens")
     if OpenAIQuirk.NO_REASONING in quirks:
-        body.setdefault("reasoning_effort", "none")  # the user's own setting stays and fails with a message
+        body.setdefault("reasoning_effort", "none")  # the user's own value stays: they see that the server refuses it
     return body
 
 
@@ -391,7 +391,7 @@ class OpenAIProvider(HttpProvider):
     def _body(self, request: ModelRequest) -> bytes:
         """Return `request_body` as bytes. Only its new messages are serialized, since the conversation may be long."""
         endpoint, quirks = self._endpoint, self._quirks
-        if {"messages", "tools"} & endpoint.extra_body.keys():  # the user's `extra_body` replaces them
+        if {"messages", "tools"} & endpoint.extra_body.keys():  # then the splits below would not fit
             return write(request_body(endpoint, request, quirks))
         frame = write(_body(endpoint, request, quirks, [], []))
         head, _, tail = frame.partition(b'"messages":[]')

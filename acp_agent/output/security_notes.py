@@ -31,7 +31,8 @@ _COUNTED = r"(?i:errors?(?:\(s\))?|failures?|failed|failing)"
 _COUNT_ENDS = r"(?:$|[,;.)]| in | found\b| generated| emitted| reported)"
 
 _PLAIN = (
-    # at the beginning of a line, of a container's or a build step's, after a place in a source, or after progress
+    # The word stands at the beginning of a line (perhaps behind the name of a container or a build step), behind a
+    # place in a source file, or behind the dots of a progress line.
     rf"^(?:[\w.-]+-\d+ *\| +|#\d+ (?:[\d.]+ )?|\s+)?{_PLAIN_WORD}",
     rf"^[\w./\\@-]+[:(]\d+[,:\d]*\)?\s*: ?{_PLAIN_WORD}",
     rf"(?:\.\.\.|…)[\s.]*{_PLAIN_WORD}",
@@ -41,11 +42,11 @@ _PLAIN = (
 _lines = partial(LinePatterns, checked=True)
 
 PLAIN_ERRORS = _lines(_PLAIN)
-"""Lines of `ERRORS` that are so plain that `NO_ERRORS` is not asked."""
+"""Lines of `ERRORS` that report an error even if `NO_ERRORS` matches them."""
 
 _SAID = (
     *_PLAIN,
-    # literally, at the beginning or after the name of a program, a file or a place in it
+    # a line that begins with a word for an error, perhaps behind the name of a program or a place in a file
     rf"^{_SOURCE}{_BULLET}{_WHERE}(?:PHP )?{_WORD}{_CODE}: +[^0\s]",
     r"^[\w./\\:@-]+[:(]\d+[,:\d]*\)?\s*:\s*(?:fatal )?error\b(?: [A-Z]+\d+)?:",
     r"^\S+:\d+:\d+ - error\b",
@@ -86,7 +87,7 @@ _CRASHES = (
     r"^Killed(?:$|: )|: Killed\b|^Aborted(?:$| \()|: Aborted\b",
     r"(?i:\bout of memory\b)|\bstack overflow\b|\bdouble free\b|(?i:\bno space left on device\b)",
     r"\bERROR: \w+Sanitizer\b|: runtime error: |\bFatal Python error\b",
-    # the last line of a traceback, and what stands for one elsewhere
+    # the last line of a traceback, and the same line of languages other than Python
     rf"^{_SOURCE}(?:[ |]*\| )?(?:Uncaught |Caused by: |  \[cause\]: )?{_ERROR_TYPE}(?: \[\w+\])?(?::|$)",
     r"^(?:KeyboardInterrupt|SystemExit|StopIteration|GeneratorExit)(?::|$)",
     r"^Exception in thread |^Caused by: \S",
@@ -161,7 +162,7 @@ SUSPECTS = _lines(
         r"[a-z](?:Error|Exception)\b",
     )
 )
-"""Lines that may report an error. They are asked for only where no rule knows the lines of an output."""
+"""Lines that may report an error. They are searched for only if the filter rule does not know the command's output."""
 
 _VULNERABILITY = r"vulnerabilit(?:y|ies)\b"
 
@@ -212,7 +213,7 @@ _MOST_ERRORS = 40
 _MOST_SUSPECTS = 15
 _LONGEST_LINE = 500  # characters shown of a line
 _LONGEST_COMPARED = 2000  # characters by which lines are compared
-_MOST_DIFFERENT = 2000  # different lines of one kind that are compared; of the others only the number matters
+_MOST_DIFFERENT = 2000  # different lines of one kind that are compared; the others are not listed
 _LONGEST_SEARCHED = 1 << 18  # characters of a filtered text in which a line is also searched as a part of another line
 
 _TIME = lazy_regex(
@@ -242,8 +243,8 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     times, addresses and UUIDs count as one.
 
     whole      the text in which the lines are numbered; "" for `raw`
-    suspects   whether the last lines that only say "failed" or the like are listed too, if there are fewer than 15
-               errors. Errors and such lines are then at most 15 together
+    suspects   whether lines that only contain a word such as "failed" are listed too, if there are fewer than 15
+               errors. The last ones are listed, so that errors and such lines are at most 15 together
 
     If there are more errors, those of compilers, tests and crashes come before those of logs, and later before earlier.
     """
@@ -272,7 +273,7 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
 
 
 def _searched_parts(lines: list[str]) -> dict[str, str]:
-    """Return each line under the part of it that is searched: all but totals of zero, such as "0 errors"."""
+    """Return the lines by the text that is searched instead: the line without zero totals such as "0 errors"."""
     totals = frozenset(_split(TOTALS.lines(encoded("\n".join(lines)))))
     own: dict[str, str] = {}
     for line in lines:
@@ -282,12 +283,12 @@ def _searched_parts(lines: list[str]) -> dict[str, str]:
 
 
 def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the whole line for each searched part."""
+    """Yield the whole lines in place of their searched texts."""
     return ([own[line] for line in lines if line in own] for lines in parts)
 
 
 def _most_telling_first(lines: list[str]) -> list[str]:
-    """Return lines that report errors from the last to the first one, those that only a log may contain at the end."""
+    """Return lines that report errors, later ones first. Lines that match only the expressions for logs come last."""
     data = encoded("\n".join(lines))
     plain = frozenset(line for patterns in ERRORS[:-1] for line in _split(patterns.lines(data)))
     last = lines[::-1]
@@ -307,7 +308,7 @@ def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield whole lines of a text in portions. A list of all lines of ten megabytes would need fifty."""
+    """Yield whole lines of a text in portions. A list of all lines would need five times the memory of the text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PIECE)
@@ -332,7 +333,7 @@ class _Kept:
         return _split(TELLING.lines(encoded("\n".join(others))))
 
     def missing(self, parts: Iterable[list[str]]) -> list[tuple[str, str]]:
-        """Return the lines that the filtered text lacks also in other forms, each with its normalised form."""
+        """Return the lines whose normalised form is not in the filtered text either, each with that form."""
         found: dict[str, str] = {}
         for lines in parts:
             for line in lines:

@@ -110,7 +110,8 @@ class Peer:
         second to be answered and are then cancelled.
 
         admit        raises RpcError for a method that may not be called now
-        one_by_one   methods with much work. The first of many that come together is far ahead of the last
+        one_by_one   methods with much work. The task of such a request begins before the next line is read. If many
+                     such requests come together, the first then gets its answer long before the last
         """
         self._requests = requests
         self._admit = admit
@@ -121,9 +122,9 @@ class Peer:
                 with self._reading:
                     async for line in self._reader.lines():
                         method = self._receive(line, tasks)
-                        del line  # it may be megabytes long, and the next line may come much later
+                        del line  # the line may be megabytes long, and the next one may come much later
                         if method in one_by_one:
-                            await asyncio.sleep(0)  # its task begins, and so goes ahead of the next one's
+                            await asyncio.sleep(0)  # lets the task of this request begin before the next line is read
                         await self._writer.room(_INBOUND_BACKLOG)
             finally:  # also after a crash of a task, since the task group waits for tasks with pending requests
                 self._ended = True

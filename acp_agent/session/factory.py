@@ -80,7 +80,7 @@ class SessionFactory:
         self._redactor = redactor(loaded, process.secrets, self._warn)
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(process.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self.elicitor = self._make_elicitor()  # only one object, since it shows questions one by one
+        self.elicitor = self._make_elicitor()  # the only one, because it shows the questions one by one
         self._languages = session.share_languages(loaded)
         approver = RedactedApprover(session.editor.approver(loaded.settings.acp.question_timeout_secs), self._redactor)
         memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
@@ -213,7 +213,8 @@ class SessionFactory:
     def _early_looks(self, facts: WorkspaceFacts, devices: Collection[int]) -> Sequence[EarlyLook[Any]]:
         """Return the reads of the disk that the next prompt needs.
 
-        devices   those that answer at once. If an earlier read saw only these, it is reused while nothing changed
+        devices   the numbers of the devices (file systems) that answer at once. An earlier read that saw only files on
+                  these is reused while no file has changed
         """
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch

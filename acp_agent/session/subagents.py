@@ -89,7 +89,7 @@ class AgentLibrary:
 
     @property
     def is_current(self) -> bool:
-        """Whether the names of other agents are those that were taken into account."""
+        """Whether the configuration names the same other agents as at the last `read`."""
         return self._external() == self._taken
 
     def offered(self) -> Sequence[OfferedAgent]:
@@ -241,7 +241,7 @@ class OtherAgents:
 
 
 def _server(agent: str, program: StdioServer) -> McpServer:
-    """Return the program of an agent as an MCP server, because it runs in the sandbox of one."""
+    """Return the program of an agent as an MCP server, because it gets the same sandbox as one."""
     return McpServer(f"agent {agent}", program, McpOrigin.CONFIG)
 
 
@@ -489,8 +489,9 @@ class SessionHandoff:
         if definition is None:
             raise ToolError(
                 ToolErrorCategory.POLICY_BLOCKED,
-                f"this session goes on under the agent {visible(self.name)}, which is not there any more. "
-                "`/handoff back` goes on without it; `/status` says whether its file has a problem or waits for you",
+                f"this session was handed over to the agent {visible(self.name)}, which does not exist any more. "
+                "`/handoff back` continues without it; `/status` says whether its file has a problem or waits for your "
+                "approval",
             )
         self._session.narrow(definition.mode, definition.selection(self._servers(), as_main=True))
         return definition

@@ -17,7 +17,7 @@ from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 _LOCK_SECONDS = 1.0
-"""Seconds to wait for a lock. Processes hold it for microseconds; one that was stopped must not stop this one."""
+"""Seconds to wait for a lock. A process holds it for microseconds, unless it was suspended meanwhile."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def private_file(path: str, flags: int = 0) -> Generator[int]:
 
 
 def lock(fd: int, kind: int = fcntl.LOCK_EX, seconds: float = _LOCK_SECONDS) -> None:
-    """Take the `flock` of a file, which ends when the file is closed. Raises TimeoutError after so many seconds."""
+    """Take the `flock` of a file, which ends when the file is closed. Raises TimeoutError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -151,9 +151,8 @@ class TreeBuilder(HTMLTreeBuilder):
 
 def tree(markup: str, builder: TreeBuilder) -> BeautifulSoup:
     """Return a page as a tree. It ends where `builder` found it to exceed a limit."""
-    return BeautifulSoup(
-        f"{markup}\n", builder=builder
-    )  # without a line end bs4 takes one line for a file name and warns
+    # The line end keeps bs4 from taking a page of one line for the name of a file, with a warning.
+    return BeautifulSoup(f"{markup}\n", builder=builder)
 
 
 def compiled(selector: str) -> soupsieve.SoupSieve:
@@ -187,7 +186,7 @@ def _no_selector(selector: str, reason: str) -> ToolError:
 def plain_text(element: Tag) -> str:
     """Return the words of an element, one line for each block, without mark-up. Code keeps its blanks."""
     lines, words = list[str](), list[str]()
-    todo: list[PageElement | None] = [None, element]  # None ends the line; the last one is next
+    todo: list[PageElement | None] = [None, element]  # a stack of nodes; None ends the line
     while todo:
         node = todo.pop()
         if isinstance(node, Tag) and node.name != "pre":
@@ -246,7 +245,7 @@ class _Readable(TreeBuilder):
 
     def __init__(self, max_elements: int) -> None:
         super().__init__(max_elements)
-        self._names: list[str] = []  # of the open elements, "" for one that is not in the tree
+        self._names: list[str] = []  # those of the open elements; "" for an element that is not in the tree
         self._hidden = 0
         self._shown = 0
         self._indented = 0
@@ -268,7 +267,7 @@ class _Readable(TreeBuilder):
             super().write(" ")
 
     def _name(self, tag: str) -> str:
-        """Return the name under which an element is in the tree, "" if only its contents are."""
+        """Return the name that an element gets in the tree, "" if only its contents are put there."""
         if self._shown == _SHALLOW or (self._indented == _INDENTED and tag in _NESTED):
             return ""
         if self._code and tag not in ("br", "code"):
@@ -308,7 +307,7 @@ def _hides(tag: str, attrib: dict[str, str]) -> bool:
 
 
 class _Converter(MarkdownConverter):
-    """A converter that writes absolute addresses, and only the words of pictures, so that no renderer loads them.
+    """A converter that writes absolute addresses. It writes the texts of pictures, so that no renderer loads them.
 
     Inside a link or a cell, blocks become blanks. If one is too large for that (a list, code, another table), the link
     becomes plain text, and the cells of the table become blocks.
@@ -401,14 +400,14 @@ class _Converter(MarkdownConverter):
         return f"\n\n{text.strip()}\n\n"
 
     def _absolute(self, link: Tag) -> str:
-        """Return the URL that a link leads to, "" if no tool could follow it."""
+        """Return the absolute URL of a link, "" if it is not one for a browser or a mail program."""
         href = f"{link.get('href', '')}".strip()
         if not href or href.startswith("#"):
             return ""
         try:
             url = urljoin(self._base, href)
             scheme = urlsplit(url).scheme
-        except ValueError:  # https://[
+        except ValueError:  # such as for `https://[`
             return ""
         if scheme not in ("http", "https", "mailto") or len(url) > _LONGEST_URL:
             return ""

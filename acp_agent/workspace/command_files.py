@@ -1,6 +1,6 @@
-"""The files of a workspace as the gates that judge commands need them: names for patterns, links, files with secrets.
+"""What the gates that judge commands ask of a workspace: the names that match a pattern, links, files with secrets.
 
-Every look is bounded in entries, the look for links in time as well.
+Every search reads a limited number of entries. The search for links is limited in time as well.
 """
 
 import os
@@ -45,7 +45,10 @@ class WorkspaceFiles:
         self._resolve = resolve
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return the links at or below `folder` that lead out, and whether to a folder; None for too many files."""
+        """Return the links at or below `folder` that lead out of the workspace; None for too many files.
+
+        The value of a link is True if it leads to a folder.
+        """
         found = dict[str, bool]()
         try:
             for path in self._links(self._path(folder)):
@@ -66,7 +69,7 @@ class WorkspaceFiles:
         return os.path.isdir(self._path(path)) and os.access(self._path(path), os.X_OK)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is anything at `path`, if only a broken link."""
+        """Return whether there is anything at `path`. A broken link counts."""
         return os.path.lexists(self._path(path))
 
     def _path(self, path: str) -> str:
@@ -262,7 +265,7 @@ class Look:
     ignores    whether it leaves out files that .gitignore names
     needs_git  whether it does so only in a repository
     follows    whether it follows links
-    known      the states in git of the only files it reads; None for all files
+    known      the states in git of the files that it reads; None if it reads files of any state
     whole      whether it begins at the top of the repository
     """
 
@@ -433,7 +436,7 @@ def _top_of(path: str) -> str | None:
 
 
 def _within(place: Place, top: str) -> str:
-    """Return the top of a repository, or the root if that lies above it."""
+    """Return the top of a repository, or the root of the place if the repository begins above that root."""
     return top if f"{top}/".startswith(f"{place.root.path}/") else place.root.path
 
 

@@ -217,7 +217,7 @@ class _Parse:
     def _word(self, word: str, rest: list[str], written: str = "--") -> None:
         """Read an option that is a whole word: `--name`, `--name=value`, and `-name` if options are single words.
 
-        written   the word as it stands in the call; a value may be attached only if it begins with one dash
+        written   the word as it stands in the call. Only a word with one dash may have its value attached
         """
         form = self.form
         name, equals, value = word.partition("=")
@@ -280,7 +280,7 @@ class _Parse:
             self.unknown.append(f"{name} {value}")
 
     def _guess(self, text: str) -> None:
-        """Note every suffix of the text after an unknown option as a possible file name."""
+        """Note the suffixes of the text after an unknown option as possible file names, at most the 16 longest."""
         for at in range(min(len(text), 16)):
             self.found.append(Argument(text[at:], WordKind.NAME, GUESS))
 

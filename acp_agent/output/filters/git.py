@@ -101,12 +101,15 @@ def _path(line: str) -> str:
 
 
 def _hunk_end(lines: Sequence[str], at: int, end: int, hunk: re.Match[str], file: FileDiff) -> int:
-    """Count the added and removed lines of the hunk at `at`. Return its end, by its header if that fits, else `end`."""
+    """Count the added and removed lines of the hunk at `at`, and return the index behind its last line.
+
+    The header says how long the hunk is. If the lines do not fit the header, the hunk ends at `end`.
+    """
     if _counted(lines, at, end, file):
         return end
     ats, ranges = hunk.group("ats", "ranges")
-    parents = len(ats) - 1  # more than one for a merge
-    sizes = [int(count or 1) for count in _RANGE.findall(ranges)]  # of the old files, then of the new one
+    parents = len(ats) - 1  # a merge has more than one
+    sizes = [int(count or 1) for count in _RANGE.findall(ranges)]  # one for each old file, then one for the new file
     marks = [line[:parents] for line in lines[at + 1 : end]]
     counts = {mark: marks.count(mark) for mark in set(marks)}
     if _sizes_of(counts, parents) != sizes:  # text after the hunk, or not a plain diff

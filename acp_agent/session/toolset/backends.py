@@ -221,19 +221,19 @@ class SessionBackends:
                 background=self.clean_ups.start,
             )
         )
-        if proxy is None or (self._settings.tools.sandbox.strict and not reaches):  # it has no walls there
+        if proxy is None or (self._settings.tools.sandbox.strict and not reaches):  # no walls hold there
             return self.programs
         return CompositeTerminal([proxy, self.programs], self._fallen_back)
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
-        await self._emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
+        await self._emit(Notice(Severity.WARNING, f"{error}; the agent does it without the editor"))
 
 
 def seen_variables(settings: Settings) -> Collection[str]:
     """Return the names of the variables that commands see."""
     try:
         return child_environment(os.environ, settings.tools.shell.env_allow).keys()
-    except ConfigError:  # the terminal is made without the setting, and the user was told
+    except ConfigError:  # the terminal ignores an unusable setting, and the user was told
         return child_environment(os.environ).keys()
 
 
@@ -242,7 +242,7 @@ async def _unstamped(path: str) -> None:
 
 
 def recorder(auditor: Auditor | None) -> Callable[[Egress], None]:
-    """Return what records requests and connections: the audit, or the log where there is none."""
+    """Return the function that records requests and connections: in the audit, or else in the log."""
     return auditor.egress if auditor else _log_request
 
 

@@ -26,7 +26,7 @@ class ReloadingToolset:
     loaded   the configuration in force; at first that of the session's start, whose problems were already shown
     tools    builds the snapshots
     reload   reads the configuration again; a file that is broken now keeps its earlier values
-    adopt    called with the first usable configuration after an unusable one
+    adopt    called with the first usable configuration if the session's first one was unusable
     """
 
     def __init__(

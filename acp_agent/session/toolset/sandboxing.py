@@ -56,13 +56,13 @@ def sandbox_status(settings: Settings) -> str:
 
 
 def network_words(settings: Settings, tier: SandboxTier) -> Sequence[str]:
-    """Return a text for the user about the effect of `network_allow` in a tier; empty if the setting is empty."""
+    """Return a text for the user about the effect of `network_allow` in a tier; empty if it has none to tell."""
     chosen = settings.tools.sandbox
     if not chosen.network_allow or chosen.profile is SandboxProfile.NETWORK_ALLOW_ALL:
         return ()
     if tier is SandboxTier.BUBBLEWRAP:
         return (f"commands reach {', '.join(chosen.network_allow)}",)
-    return (f"`network_allow` does nothing with {tier}: only bubblewrap has a network for its proxy",)
+    return (f"`network_allow` does nothing with {tier}: it needs a proxy, which works only with bubblewrap",)
 
 
 def session_sandbox(
@@ -84,7 +84,7 @@ def session_sandbox(
             return None
     elif tier is not SandboxTier.BUBBLEWRAP:
         for said in network_words(settings, tier):
-            warn(f"[tools.sandbox] {said}. No other host is reached")
+            warn(f"[tools.sandbox] {said}. Commands reach no host but this one")
     try:
         environment = child_environment(os.environ, settings.tools.shell.env_allow)
     except ConfigError:  # the terminal reports it
@@ -96,7 +96,7 @@ def session_sandbox(
 
 _MARKS = (("package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "deno.json", ".git"), ("pyvenv.cfg",))
 _OF_THE_SYSTEM = ("/dev", "/proc", "/run", "/sys", "/var/run")
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder like others, which some use for temporary files
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the folder is only named here, and no temporary file is made
 
 
 def is_contained(server: McpServer, settings: Settings) -> bool:
@@ -115,7 +115,7 @@ def is_contained(server: McpServer, settings: Settings) -> bool:
 
 
 def server_sandbox(server: McpServer, walls: WallRules, settings: Settings, homes: str) -> SessionSandbox:
-    """Return a new sandbox for one run of the program of a server. It blocks.
+    """Return a new sandbox for one run of the program of a server. The call blocks.
 
     The server may use the network, change the session's folders and its own home, and read in the user's home only the
     paths that its entry names. Its home is the same in every run. Raises OSError.

@@ -100,7 +100,7 @@ class GitContents:
         return tuple(link for link in links if ".." not in link.split("/"))
 
     def is_usual_worktree(self, setting: Setting) -> bool:
-        """Return whether a setting only says where the worktree lies anyway."""
+        """Return whether a setting names the worktree that git would use without the setting."""
         return setting.key == "core.worktree" and bool(self._worktree) and self._leads_here(setting.value)
 
     def _read(self, name: str) -> tuple[Setting, ...]:
@@ -129,7 +129,7 @@ class GitContents:
         found = list[str]()
         for value in [each.value or "" for each in settings if each.key == "core.hookspath"]:
             if not value or value.startswith("%") or (value[0] == "~" and value[:2] != "~/"):
-                self.troubles.append(f"names a folder of hooks that cannot be told: {value[:80]!r}")
+                self.troubles.append(f"names a folder of hooks that cannot be determined: {value[:80]!r}")
             else:
                 found.append(os.path.join(self._base, os.path.expanduser(value)))
         return found
@@ -150,7 +150,7 @@ class GitContents:
         folder, common = self._folder, self._common
         plain = not self._worktree or folder == os.path.join(real_path(self._worktree), ".git")
         if not plain and not self._inside(folder) and not self._points_back():
-            yield f"is kept outside the workspace, in {folder}, which does not know this folder"
+            yield f"is kept outside the workspace, in {folder}, which does not name this folder as its worktree"
         if not folder.startswith((f"{common}/worktrees/", common)) and not self._inside(common):
             yield f"is shared with another one outside the workspace, {common}"
 
@@ -224,7 +224,7 @@ class GitRepositories:
         self._known: dict[tuple[str, tuple[str, ...]], tuple[StampedReader, tuple[Repository, ...]]] = {}
 
     def __call__(self, folder: str, others: tuple[str, ...] = ()) -> tuple[Repository, ...]:
-        """Return the repositories that a command in a folder may obey, none where there is none.
+        """Return the repositories that a command in a folder may obey; empty if there are none.
 
         folder   relative to the session's folder, or absolute
         others   words of the command that may name other repositories
@@ -255,7 +255,7 @@ class GitRepositories:
 
 
 class _Search:
-    """One search. `found` has the repositories by the folder with their objects and settings."""
+    """One search. `found` maps the git folder of each repository to what was found there."""
 
     def __init__(self, inside: Callable[[str], bool]) -> None:
         self.reader = StampedReader()
@@ -296,7 +296,7 @@ class _Search:
             self.found.setdefault(real, Repository(name, troubles=("lies outside the workspace",), remote=True))
         elif stat.S_ISDIR(status.st_mode):
             self._at(real, name, remote=True)
-        elif stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_DOT_FILE:  # git refuses others
+        elif stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_DOT_FILE:  # git refuses larger ones
             self._file(real, name)
 
     def _file(self, path: str, name: str) -> None:
@@ -313,7 +313,7 @@ class _Search:
             self.found[path] = Repository(name, troubles=("lies outside the workspace",), remote=True)
 
     def _at(self, folder: str, name: str, *, remote: bool = False) -> bool:
-        """Add the repository of one folder. Return whether git certainly looks no further up."""
+        """Add the repository of one folder. Return True if git certainly does not look in the folder above."""
         dot = os.path.join(folder, ".git")
         status, ends = self.reader.status(dot), False
         if status is not None and stat.S_ISDIR(status.st_mode):
@@ -324,7 +324,8 @@ class _Search:
             ends = True
         elif status is not None:
             self.found[dot] = Repository(name, troubles=("has a .git that is neither a folder nor a file",))
-        if self.reader.resembles_git_folder(folder):  # also beside a .git: `git --bare`
+        # Also beside a .git, because `git --bare` takes the folder itself for the repository.
+        if self.reader.resembles_git_folder(folder):
             self._add(folder, "", name, remote=remote)
             return ends or self.reader.is_git_folder(folder)
         return ends

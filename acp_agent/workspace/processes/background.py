@@ -31,13 +31,13 @@ _LONGEST_WORD = 4096
 _STOP_GRACE = 2.0
 _END_GRACE = 0.25
 _END_WITHIN = 4.0
-"""Seconds that the end of a session waits for an editor that does not answer."""
+"""Seconds that `end` waits for a command that does not end, such as one of an editor that does not answer."""
 
 
 class OutputLog:
-    """The head and the tail of a growing text, each at most half of `limit` characters. Positions count from its start.
+    """The head and the tail of a growing text, `limit` characters or a little more. Positions count from its start.
 
-    Only whole words stand beside what is left out, because half of a secret would not be recognized.
+    A text with a gap is cut between words on both sides of it, because half of a secret would not be recognized.
     """
 
     def __init__(self, limit: int = _KEPT) -> None:
@@ -97,7 +97,7 @@ class OutputLog:
 
 
 class RunningProcess:
-    """One background command: see BackgroundProcess. `run` must be running in a task of the process."""
+    """One background command: see BackgroundProcess. A background task must run `run`."""
 
     def __init__(self, id: str, command: str, running: RunningCommand) -> None:  # noqa: A002 - the tool's own word
         self.id = id
@@ -122,7 +122,10 @@ class RunningProcess:
         return self._lasted if self.outcome else anyio.current_time() - self._began
 
     async def run(self) -> None:
-        """Read the output until the command has ended, and release it after its starting call is over."""
+        """Read the output until the command has ended.
+
+        The terminal is released when the call that started the command is over as well.
+        """
         try:
             self.outcome = await self._running.wait(self._heard)
         except AgentError as error:  # the editor's terminal broke
@@ -153,7 +156,7 @@ class RunningProcess:
         await self.refresh()
         log = self._log
         start = max(position + log.end, 0) if position < 0 else position
-        # The model knows what `until` has found and what it was shown.
+        # The model has seen the output that it was shown before, and the output up to the text that `until` found.
         self._seen = max(self._seen, self._found, log.end if self.outcome else log.end - log.last_word)
         text = log.since(start)
         return ProcessOutput(text[: max(len(text) - (log.end - self._seen), 0)], log.before(start))
@@ -192,7 +195,7 @@ class RunningProcess:
                 await self.ended.wait()
 
     async def first_moment(self) -> None:
-        """Wait for the first output or the end, at most half a second."""
+        """Wait for the first output, at most half a second, and then a moment more for the end."""
         with anyio.move_on_after(_FIRST_OUTPUT):
             while self.outcome is None and not self._log.end:
                 spoke = self.spoke

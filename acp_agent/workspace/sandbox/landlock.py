@@ -169,7 +169,7 @@ class LandlockSandbox:
     @contextmanager
     def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:
         """Yield how a command is started within walls. It must be started in the body. Raises OSError."""
-        del cwd  # any folder can be entered
+        del cwd  # unused: the walls let a command start in any folder
         variables = self._home.variables(walls)
         program = filter_program(
             internet=walls.network is NetworkReach.ALL, namespaces=False, truncation=self._abi < _TRUNCATE_ABI
@@ -195,7 +195,10 @@ class LandlockSandbox:
             os.close(made[2])
 
     def _ruleset(self, walls: Walls) -> int:
-        """Return the descriptor of a ruleset. A new one is made if the walls or a folder with such entries changed."""
+        """Return the descriptor of a ruleset for these walls.
+
+        It is made again if the walls changed, or if a folder whose entries have rules of their own did.
+        """
         if self._made is not None:
             known, times, ruleset = self._made
             if known == walls and times == _times(walls):
@@ -249,7 +252,7 @@ def _new_ruleset(abi: int, *, tcp: bool) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: Right) -> None:
-    """Add a rule for a path; none if there is nothing any more, or a link was put there meanwhile. Raises OSError."""
+    """Add a rule for a path. Add none if the path is gone or has become a link. Raises OSError."""
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

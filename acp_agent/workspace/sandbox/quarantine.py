@@ -102,7 +102,7 @@ def _is_usual(path: str, linked: Sequence[str]) -> bool:
     if f"{os.sep}.git{os.sep}" in path:
         if name == "config":
             return _is_harmless(path)
-        if name == "commondir":  # a worktree has it, and it names the repository
+        if name == "commondir":  # a linked worktree has this file, which names the repository
             worktrees = os.path.dirname(above)
             return os.path.basename(worktrees) == "worktrees" and named_folder(path) == os.path.dirname(worktrees)
         return name not in ("gitdir", "config.worktree") and not os.path.islink(path) and not _runs(path)
@@ -120,7 +120,7 @@ def _is_harmless(path: str) -> bool:
 
 
 def _stays(git: str, worktree: str, linked: Sequence[str]) -> bool:
-    """Return whether a worktree's git folder is the repository's own, and at a place where new hooks are found.
+    """Return whether a worktree's git folder belongs to its repository, and `look` would find new hooks in it.
 
     linked   further git folders whose submodules and worktrees count
     """

@@ -160,7 +160,7 @@ async def test_nothing_changes_without_the_definition_or_its_model(tmp_path: Pat
         await off.to("scout")
     assert caught.value.failure.suggestion == "Agents: none."
     session.options.agent = "scout"
-    with pytest.raises(ToolError, match="which is not there any more") as caught:
+    with pytest.raises(ToolError, match="which does not exist any more") as caught:
         off.settle()
     assert caught.value.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert session.narrowed == [], "it does not get its rights back"
