@@ -17,7 +17,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from tests.contract.wire_rules import assert_openai_request
 from tests.e2e.model_servers import _HEAD, ListeningModel, _chunk, _read_request
 
-PAUSE = 0.002
+PAUSE = 0.001
 """Seconds before each piece."""
 OLD, NEW, NEWER = ("".join(f"{word} {number}\n" for number in range(9_000)) for word in ("old", "new", "newer"))
 EDITED, EDITED_TWICE = OLD.replace("old 0\n", "first\n"), OLD.replace("old 0\n", "first\nsecond\n")
