@@ -324,3 +324,17 @@ async def test_an_answer_for_the_session_is_revoked_once(tmp_path: Path):
     assert await grants.revoke(answer)
     assert not await grants.revoke(answer)
     assert grants.listed("/p") == ()
+
+
+async def test_the_file_of_answers_can_be_read_by_users(tmp_path: Path):
+    path = tmp_path / "grants.toml"
+    await GrantStore(str(path), Warnings()).remember(
+        Grant("bash", GrantKind.PREFIX, "git push", allowed=True),
+        Grant("bash", GrantKind.PREFIX, "git pull", allowed=False),
+        Grant("write", GrantKind.TOOL, "", allowed=True, project="/p"),
+    )
+    assert path.read_text() == (
+        '# What you answered with "always". Remove a line to be asked again.\n'
+        '\n[tools."bash".patterns]\n"git pull" = "deny"\n"git push" = "allow"\n'
+        '\n[projects."/p".tools."write"]\ndefault = "allow"\n'
+    )

@@ -9,11 +9,12 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision, Form
-from acp_agent.core.session_options import SessionOptions
-from acp_agent.core.types import Access, AgentSubject, Allow, Ask, Deny, PathSubject, UrlSubject
-from acp_agent.gates.gate import CallFacts
+from acp_agent.core.session_options import AutoApprove, SessionOptions
+from acp_agent.core.types import Access, AgentSubject, Allow, ApprovedBy, Ask, Deny, PathSubject, UrlSubject, Verdict
+from acp_agent.gates.gate import CallFacts, unasked
 from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, GrantStore
 from acp_agent.gates.permission import (
+    Approved,
     PermissionGate,
     Settlement,
     command_question,
@@ -202,13 +203,19 @@ def test_a_question_says_and_offers_exactly_this(made: Callable[[], Settlement],
 class Asked:
     """A permission gate of a folder, whose user gives these answers."""
 
-    def __init__(self, folder: Path, *answers: Decision, elicitor: FakeElicitor | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *answers: Decision,
+        elicitor: FakeElicitor | None = None,
+        level: AutoApprove = AutoApprove.SUGGEST,
+    ) -> None:
         self.folder = os.path.realpath(folder)
         self.approver = ScriptedApprover(*answers)
         self.grants = GrantsInForce(GrantStore(os.path.join(folder, "grants.toml"), Warnings()))
         self.gate = PermissionGate(
             rules={},
-            options=SessionOptions(),
+            options=SessionOptions(auto_approve=level),
             grants=self.grants,
             approver=self.approver,
             files=Roots(self.folder),
@@ -271,11 +278,12 @@ async def test_an_answer_about_folders_is_remembered_for_them_and_a_refusal_of_s
     await asked.gate.examine(facts(READING, Ask("reads one", folders=(one,))))
     refused = replace(reading(one, allowed=False), project=asked.folder)
     assert asked.gate.answers() == (refused,)
-    assert await asked.gate.examine(reads_both) == Deny(
-        f'denied by the user: they answered "always reject" to {refused.covered}',
-        rule=refused.covered,
-        advice="Do it another way, or ask the user to revoke that answer (/permissions).",
+    denial = await asked.gate.examine(reads_both)
+    assert denial == Deny(
+        f'denied by the user: they answered "always reject" to {refused.covered}', rule=refused.covered
     )
+    assert isinstance(denial, Deny)
+    assert denial.advice == "Do it another way, or ask the user to revoke that answer (/permissions)."
     assert len(asked.approver.questions) == 2
     await asked.gate.examine(facts(READING, Ask("reads two", folders=(two,))))
     assert isinstance(await asked.gate.examine(facts(READING, Ask("reads two", folders=(two,)))), Allow)
@@ -299,6 +307,21 @@ async def test_a_denial_of_the_shell_hides_tools_that_run_commands_and_no_others
     assert (asked.gate.allows(runs), asked.gate.allows(SPECS["write"])) == (True, True)
     await asked.grants.remember(Grant("bash", GrantKind.TOOL, "", allowed=False))
     assert (asked.gate.allows(runs), asked.gate.allows(SPECS["write"])) == (False, True)
+
+
+@each_row(
+    "asks, verdict",
+    [
+        ((Ask("why"),), Approved(ApprovedBy.AUTO)),
+        ((Ask("why"), Ask("firm", firm=True)), unasked("firm")),
+        ((Ask("each", firm=True, each_time=True),), Ask("each")),
+        ((Ask("why"), Ask("each", firm=True, each_time=True)), Ask("why\neach")),
+    ],
+)
+def test_full_auto_answers_no_question_of_every_time_and_refuses_firm_ones(
+    tmp_path: Path, asks: tuple[Ask, ...], verdict: Verdict
+):
+    assert Asked(tmp_path, level=AutoApprove.FULL_AUTO).gate.judge(facts(WRITING, *asks)) == verdict
 
 
 async def test_an_answer_that_was_cancelled_or_unusable_is_told_apart_from_a_no(tmp_path: Path):

@@ -3,12 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
+from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Deny
 from acp_agent.execution.wrappers import ToolRetries
 from acp_agent.gates.gate import Gates
+from acp_agent.output.redaction.rules import KnownSecrets
 from acp_agent.session.toolset.gate_factory import ResultWrappers, build_executor
+from acp_agent.session.toolset.settings import redactor
 from acp_agent.session.toolset.toolset import DenyAllToolset, SessionTools
 from acp_agent.tools.registry import ToolLimits
 from acp_agent.workspace.roots import Root
@@ -214,3 +217,19 @@ def test_tools_are_outdated_as_soon_as_what_the_user_brings_is_another():
         needs = SimpleNamespace(**{name: (lambda value=value: value) for name, value in now.items()})
         made: Any = Tools(_needs=needs, **{f"_{name}": value for name, value in parts.items()})
         assert made.is_outdated is bool(changed), changed
+
+
+def test_the_users_own_patterns_of_secrets_are_redacted_and_a_bad_one_is_told():
+    told = list[str]()
+    known = KnownSecrets()
+    known.add(("a known value",))
+    texts = dict[bool, str]()
+    for enabled in (True, False):
+        security = {"extra_patterns": ["corp-[0-9]{8}", "("], "enabled": enabled}
+        loaded = Loaded(settings(tools={"filters": {"security": security}}), (), {}, "config.toml")
+        texts[enabled] = redactor(loaded, known, told.append)("corp-12345678, a known value")
+    assert texts == {
+        True: "[REDACTED:custom], [REDACTED:known]",
+        False: "corp-12345678, [REDACTED:known]",
+    }
+    assert [each.partition(": ")[0] for each in told] == ["tools.filters.security.extra_patterns"] * 2
