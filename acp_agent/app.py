@@ -95,12 +95,11 @@ def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
 async def _serve(handover: "Handover", flags: Flags) -> int:
     """Serve until the end, and return the exit code."""
     strict = _strict_observer(handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
-    tasks = BackgroundTasks()
-    app = App(handover, flags, tasks, strict)
+    app = App(handover, flags, strict)
     try:
-        async with tasks:
+        async with app.tasks:
             await app.run()
-            tasks.cancel()
+            app.tasks.cancel()
     finally:
         app.kill_processes()
     if strict is not None:
@@ -112,34 +111,32 @@ class BackgroundTasks:
     """The background tasks of the process. At the end of the `async with` block all have ended.
 
     A task group of anyio takes three times as long to start a task, and each turn starts four.
+
+    crashed   called with the exception of a task, which leaves the others running
     """
 
-    def __init__(self) -> None:
+    def __init__(self, crashed: Callable[[BaseException], object]) -> None:
+        self._crashed = crashed
         self._running = dict[asyncio.Task[None], anyio.CancelScope]()
         self._is_cancelled = False
 
-    def start(self, job: Callable[[], Awaitable[None]], crashed: Callable[[BaseException], object]) -> None:
-        """Run a job. An exception in it is passed to `crashed`."""
+    def start(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a job in a task of its own."""
         scope = anyio.CancelScope()
         if self._is_cancelled:
             scope.cancel()
-        task = asyncio.get_running_loop().create_task(self._run(job, crashed, scope))
+        task = asyncio.get_running_loop().create_task(self._run(job, scope))
         self._running[task] = scope
         task.add_done_callback(self._running.pop)
 
-    async def _run(
-        self,
-        job: Callable[[], Awaitable[None]],
-        crashed: Callable[[BaseException], object],
-        scope: anyio.CancelScope,
-    ) -> None:
+    async def _run(self, job: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
         with scope:
             try:
                 await job()
             except (anyio.get_cancelled_exc_class(), GeneratorExit):
                 raise
             except BaseException as error:  # noqa: BLE001 - the other tasks store the sessions
-                crashed(error)
+                self._crashed(error)
 
     def cancel(self) -> None:
         """Cancel all tasks, also those that begin later."""
@@ -167,14 +164,12 @@ class BackgroundTasks:
 
 
 class App:
-    """The server process: one editor, many sessions. Its background tasks run in `tasks`."""
+    """The server process: one editor, many sessions. `run` must be called within the block of `tasks`."""
 
-    def __init__(
-        self, handover: "Handover", flags: Flags, tasks: "BackgroundTasks", observer: "StrictObserver | None"
-    ) -> None:
+    def __init__(self, handover: "Handover", flags: Flags, observer: "StrictObserver | None") -> None:
         self.exit_code = 0
+        self.tasks = BackgroundTasks(self._crashed)  # an exception in one ends the process in order
         self._flags = flags
-        self._tasks = tasks
         self._last_resort = LastResort(self.kill_processes, lambda: self.exit_code)
         self._process: ProcessServices | None = None
         self._tries_sandbox = False
@@ -239,8 +234,8 @@ class App:
 
     async def run(self) -> None:
         """Serve the editor until the end, and store the sessions."""
-        self._background(self._handle_signals)
-        self._background(partial(evict_unused, self._sessions))
+        self.tasks.start(self._handle_signals)
+        self.tasks.start(partial(evict_unused, self._sessions))
         try:
             await self._server.serve(self._last_resort.arm, self._opened)
         except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
@@ -250,10 +245,6 @@ class App:
             await self._process.aclose()
         if self._database is not None:
             await self._database.aclose()
-
-    def _background(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Run a task of the process. An exception in it ends the process in order."""
-        self._tasks.start(job, self._crashed)
 
     def _crashed(self, error: BaseException) -> None:
         _report_crash(error)
@@ -322,7 +313,7 @@ class App:
         problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
         notices = [Notice(Severity.WARNING, problem) for problem in problems]
         dependencies = SessionDependencies(
-            make_engine, self._sessions.resume, self._redact, self._background, now_ms, partial(self._schedule, reload)
+            make_engine, self._sessions.resume, self._redact, self.tasks.start, now_ms, partial(self._schedule, reload)
         )
         session = Session(dependencies, opening, options, choices, notices)
         session.share_languages(loaded)  # the editor may publish diagnostics before the first prompt
@@ -338,7 +329,7 @@ class App:
         def settings() -> "SchedulerSettings":
             return reload().settings.scheduler
 
-        return session_schedule(session, self._database, settings, now_ms, self._background)
+        return session_schedule(session, self._database, settings, now_ms, self.tasks.start)
 
     def _redact(self, text: str) -> str:
         """Return a text without secrets. Before the services of the process are loaded, it is returned unchanged."""
@@ -358,7 +349,7 @@ class App:
         """Show early warnings, and prepare the session for its first prompt while the user types it."""
         while self._problems:
             session.notices.warn(self._problems.pop(0))
-        self._background(partial(session.announce, self._sessions.all_opened))
+        self.tasks.start(partial(session.announce, self._sessions.all_opened))
 
     def _keep(self, params: JsonObject, answer: JsonObject, session: Session) -> None:
         """Store the first answer to `session/new` for the next process.
@@ -371,7 +362,7 @@ class App:
                 json_bytes(to_json(each)) for each in (session.options.to_keep(SessionOptions()), UsageTotals())
             )
             keep = partial(known.keep, params, answer, options, usage)
-            self._background(partial(anyio.to_thread.run_sync, keep, abandon_on_cancel=True))
+            self.tasks.start(partial(anyio.to_thread.run_sync, keep, abandon_on_cancel=True))
 
     def _warn_all(self, problem: str) -> None:
         if not self._sessions.all():
@@ -390,9 +381,9 @@ class App:
         module = await imported("acp_agent.session.processes")
         process = self._process
         if process is None:  # no other session has made it meanwhile
-            process = self._process = module.ProcessServices(loaded, self._background, self._choices, self._database)
-            self._background(partial(process.tidy_up, loaded))
-            self._background(partial(purge_unused, self._sessions))
+            process = self._process = module.ProcessServices(loaded, self.tasks.start, self._choices, self._database)
+            self.tasks.start(partial(process.tidy_up, loaded))
+            self.tasks.start(partial(purge_unused, self._sessions))
             await anyio.to_thread.run_sync(process.prepare, abandon_on_cancel=True)
         return process
 
@@ -400,7 +391,7 @@ class App:
         """Begin to test in a thread whether a sandbox can be built. Other modules are loaded during these 20 ms."""
         module = await imported("acp_agent.session.toolset.sandboxing")
         trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
-        self._background(trial)
+        self.tasks.start(trial)
 
 
 class LastResort:

@@ -29,31 +29,32 @@ def waiting(ended: list[str]) -> Callable[[], Awaitable[None]]:
 
 
 async def test_the_block_ends_when_all_tasks_have_ended_also_those_that_tasks_start():
-    tasks, ended = BackgroundTasks(), list[str]()
+    tasks, ended = BackgroundTasks(never), list[str]()
 
     async def second() -> None:
         await anyio.lowlevel.checkpoint()
         ended.append("second")
 
     async def first() -> None:
-        tasks.start(second, never)
+        tasks.start(second)
         ended.append("first")
 
     async with tasks:
-        tasks.start(first, never)
+        tasks.start(first)
         assert ended == []
     assert ended == ["first", "second"]
 
 
 async def test_an_error_of_a_task_is_passed_on_and_leaves_the_others_running():
-    tasks, errors, ended = BackgroundTasks(), list[BaseException](), list[str]()
+    errors, ended = list[BaseException](), list[str]()
+    tasks = BackgroundTasks(errors.append)
 
     async def broken() -> None:
         raise KeyboardInterrupt
 
     async with tasks:
-        tasks.start(waiting(ended), never)
-        tasks.start(broken, errors.append)
+        tasks.start(waiting(ended))
+        tasks.start(broken)
         await anyio.wait_all_tasks_blocked()
         assert list(map(type, errors)) == [KeyboardInterrupt]
         assert ended == []
@@ -62,26 +63,26 @@ async def test_an_error_of_a_task_is_passed_on_and_leaves_the_others_running():
 
 
 async def test_cancelled_tasks_may_clean_up_and_no_later_task_gets_to_work():
-    tasks, ended = BackgroundTasks(), list[str]()
+    tasks, ended = BackgroundTasks(never), list[str]()
 
     async def late() -> None:
         await anyio.lowlevel.checkpoint()
         ended.append("worked")
 
     async with tasks:
-        tasks.start(waiting(ended), never)
+        tasks.start(waiting(ended))
         await anyio.wait_all_tasks_blocked()
         tasks.cancel()
-        tasks.start(late, never)
+        tasks.start(late)
     assert ended == ["cleaned up"]
 
 
 async def test_an_error_in_the_block_cancels_the_tasks_and_is_raised_after_their_end():
-    tasks, ended = BackgroundTasks(), list[str]()
+    tasks, ended = BackgroundTasks(never), list[str]()
 
     async def block() -> None:
         async with tasks:
-            tasks.start(waiting(ended), never)
+            tasks.start(waiting(ended))
             await anyio.wait_all_tasks_blocked()
             raise ZeroDivisionError
 
@@ -91,13 +92,13 @@ async def test_an_error_in_the_block_cancels_the_tasks_and_is_raised_after_their
 
 
 async def test_a_block_that_is_cancelled_while_it_waits_cancels_the_tasks_and_waits_for_their_end():
-    tasks, ended = BackgroundTasks(), list[str]()
+    tasks, ended = BackgroundTasks(never), list[str]()
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
 
             async def block() -> None:
                 async with tasks:
-                    tasks.start(waiting(ended), never)
+                    tasks.start(waiting(ended))
 
             group.start_soon(block)
             await anyio.wait_all_tasks_blocked()

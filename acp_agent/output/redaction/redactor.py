@@ -230,7 +230,7 @@ class Redactor:
         self.enabled = enabled
         self._extra = compile_extra(extra_patterns)[0] if enabled else ()
         # A call's name, title and paths are redacted again for each event about it.
-        self._remembered = lru_cache(_REMEMBERED)(self._short)
+        self._remembered = lru_cache(_REMEMBERED)(self._redacted)
 
     def __call__(self, text: str) -> str:
         return self.redact(text).text
@@ -240,15 +240,13 @@ class Redactor:
 
         before   the text before it; if a secret begins there, its part in `text` is replaced
         """
+        known = None if self._known is None else self._known.forms
         if before or len(text) > _SHORT:
-            return self._redacted(text, before)
-        return self._remembered(None if self._known is None else self._known.forms, text)
+            return self._redacted(known, text, before)
+        return self._remembered(known, text)
 
-    def _short(self, known: Forms | None, text: str) -> Redacted:
-        del known  # if more values are known, another result is due
-        return self._redacted(text)
-
-    def _redacted(self, text: str, before: str = "") -> Redacted:
+    def _redacted(self, known: Forms | None, text: str, before: str = "") -> Redacted:
+        del known  # an argument because `_remembered` must ask again when more values are known
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
         if before:
