@@ -275,7 +275,7 @@ class FolderLook:
                 with anyio.CancelScope(deadline=self._rests_until):
                     await self._hurried.wait()
                 asked, roots, self._hurried = self._asked, self._roots(), anyio.Event()
-                if roots is not None:
+                if roots is not None and not roots.is_closed:  # the session may have ended meanwhile
                     tests = await to_thread.run_sync(command_for_tests, roots, abandon_on_cancel=True)
                     now = FolderState(await self._status(roots.cwd), tests)
                     # An early look is usable only while this is the same object.

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase, translate
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from itertools import chain, dropwhile
 from typing import NamedTuple, TypeAlias, cast
@@ -134,8 +134,8 @@ def names_of(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
-_REMEMBERED = 128
-"""The number of paths whose protection is remembered."""
+_MOST_REMEMBERED, _LONGEST_REMEMBERED = 128, 1024
+"""The most paths whose protection is remembered, and the most characters of one."""
 MAX_PATTERN = 1024
 """The most characters of a user's pattern."""
 
@@ -179,7 +179,7 @@ class ProtectedPaths:
         for rule in more:
             self._by_name[_first_name(rule)].append(rule)
         self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
-        self._found = lru_cache(_REMEMBERED)(self._find)  # a call judges its paths a dozen times
+        self._found = dict[tuple[str, bool], Protection | None]()  # a call judges each of its paths a dozen times
 
     def __call__(self, path: str, access: Access) -> str | None:
         """Return why a resolved absolute path may not be changed, as a PathPolicy. Soft ones may be."""
@@ -192,7 +192,15 @@ class ProtectedPaths:
         path      absolute or relative, resolved or not; its names may be shell patterns (`.g?t`)
         holding   whether a folder counts that contains protected paths: for operations on a whole folder
         """
-        return self._found(path, holding=holding)
+        key, known = (path, holding), self._found  # other threads may put an empty dict in its place
+        if key in known:
+            return known[key]
+        found = self._find(path, holding=holding)
+        if len(known) >= _MOST_REMEMBERED:
+            known = self._found = {}
+        if len(path) <= _LONGEST_REMEMBERED:
+            known[key] = found
+        return found
 
     def _find(self, path: str, *, holding: bool) -> Protection | None:
         plain = posixpath.normpath(path)

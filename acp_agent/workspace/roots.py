@@ -36,6 +36,11 @@ class SharedFd:
         self._users = 0
         self._closing = False
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
     def use(self, action: Callable[[int], T]) -> T:
         """Return what `action` returns for the descriptor. Raises OSError (EBADF) after `close`."""
         with self._lock:
@@ -178,6 +183,11 @@ class Root:
     def is_at(self, status: os.stat_result) -> bool:
         """Return whether this is the status of the root itself, by any name."""
         return os.path.samestat(status, self._fd.use(os.fstat))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._fd.is_closed
 
     def close(self) -> None:
         """Close the fd. It is safe to call twice."""
@@ -329,6 +339,11 @@ class Roots:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether one of the roots was closed, so that nothing in it can be opened."""
+        return any(root.is_closed for root in self._roots)
 
     def close(self) -> None:
         """Close the fds of the roots. Nothing can be opened afterwards."""

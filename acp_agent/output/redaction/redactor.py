@@ -7,14 +7,13 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 from acp_agent.core.secrets import placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
-from acp_agent.output.redaction.rules import Forms, KnownSecrets, built_in
+from acp_agent.output.redaction.rules import KnownSecrets, built_in
 from acp_agent.output.redaction.spans import Span, header_end, headless_tail, open_block, replaced, settled
 from acp_agent.regex import Regex, compiled_rule
 
@@ -49,8 +48,6 @@ def uncoloured(data: bytes) -> Uncoloured | None:
 
 WINDOW = 8192
 """The fewest bytes that are held back when a text has to be cut inside a line."""
-_REMEMBERED, _SHORT = 256, 256
-"""The number of redacted texts that are remembered, and the most characters of one."""
 LONGEST_LINE = 65536
 """The most bytes of a line, or of lines that belong together, that are held back. Longer ones are cut."""
 _KEPT = 2048  # bytes at either end of an endless secret that are held; its middle is not needed
@@ -219,8 +216,8 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
 class Redactor:
     """Removes texts that look like secrets, known secrets, and texts that the user's patterns match.
 
-    It has no state but its settings and what it remembers, and any thread may use it. With `enabled=False` only known
-    values are removed, since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
+    It has no state but its settings, and any thread may use it. With `enabled=False` only known values are removed,
+    since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
     """
 
     def __init__(
@@ -229,8 +226,6 @@ class Redactor:
         self._known = known
         self.enabled = enabled
         self._extra = compile_extra(extra_patterns)[0] if enabled else ()
-        # A call's name, title and paths are redacted again for each event about it.
-        self._remembered = lru_cache(_REMEMBERED)(self._redacted)
 
     def __call__(self, text: str) -> str:
         return self.redact(text).text
@@ -240,13 +235,6 @@ class Redactor:
 
         before   the text before it; if a secret begins there, its part in `text` is replaced
         """
-        known = None if self._known is None else self._known.forms
-        if before or len(text) > _SHORT:
-            return self._redacted(known, text, before)
-        return self._remembered(known, text)
-
-    def _redacted(self, known: Forms | None, text: str, before: str = "") -> Redacted:
-        del known  # an argument because `_remembered` must ask again when more values are known
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
         if before:

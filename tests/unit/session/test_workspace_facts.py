@@ -329,6 +329,19 @@ async def test_sessions_of_a_folder_share_one_look_and_each_waits_for_one_that_b
     assert folder.looked == 2
 
 
+async def test_a_session_that_is_closed_while_its_look_rests_takes_nothing_from_the_others(folder: Folder):
+    (folder.path / "go.mod").write_text("module x\n")
+    await folder.look()
+    newest = folder.shared.newest
+    closed = Roots(str(folder.path))
+    folder.shared.begin(lambda: closed, hurry=False)
+    closed.close()
+    pass_time(BETWEEN_LOOKS)
+    await folder.looks.pop()()
+    assert folder.shared.newest is newest
+    assert newest.tests == "`go test ./...`"
+
+
 async def test_looks_after_turns_rest_between_them_unless_a_first_prompt_waits(folder: Folder):
     await folder.look()
     folder.facts.look()

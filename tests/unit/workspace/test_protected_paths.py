@@ -350,6 +350,25 @@ def test_the_agents_own_files_are_hard_by_both_their_names(tmp_path: Path):
         assert found.hard
 
 
+def test_what_was_found_is_found_again_whatever_was_asked_in_between():
+    paths = ProtectedPaths(added=["deploy/*.sh"], lifted=[".vscode/settings.json"])
+    asked = [
+        "/work/.git/config",
+        "/work/deploy/run.sh",
+        "/work/.vscode/settings.json",
+        "/work/src/main.py",
+        "x" * 5000,
+        "/home/me/.config",
+    ]
+    asked += [f"/work/{number}/.git/hooks/pre-commit" for number in range(300)]
+    first = [(paths.find(path), paths.find(path, holding=True)) for path in asked]
+    again = [(paths.find(path), paths.find(path, holding=True)) for path in asked * 2]
+    assert again == first * 2
+    assert first[5][0] is None
+    assert first[5][1] is not None
+    assert [None if plain is None else plain.hard for plain, _ in first[:5]] == [True, False, None, None, None]
+
+
 def test_a_long_path_against_a_hostile_pattern_costs_no_time():
     protected = ProtectedPaths(added=tuple(f"a/**/a/**/b{number}" for number in range(50)))
     assert protected.find("a/" * 2000) is None

@@ -112,12 +112,9 @@ def test_disabled_it_still_keeps_what_is_known():
 def test_a_text_that_was_clean_is_redacted_when_its_value_is_known():
     known = KnownSecrets()
     redactor = Redactor(known)
-    for length in (1, 100):  # remembered, and too long to be
-        text = "say plain-words-here again. " * length
-        assert redactor(text) == text
+    assert redactor("say plain-words-here again") == "say plain-words-here again"
     known.add(["plain-words-here"])
-    assert redactor("say plain-words-here again. ") == "say [REDACTED:known] again. "
-    assert redactor("say plain-words-here again. " * 100) == "say [REDACTED:known] again. " * 100
+    assert redactor("say plain-words-here again") == "say [REDACTED:known] again"
 
 
 def test_json_leaves_are_redacted_for_their_text_and_for_their_key():
