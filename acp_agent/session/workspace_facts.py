@@ -152,7 +152,8 @@ class ProjectNotes:
     ) -> EarlyLook[FoundNotes] | None:
         """Return a look that the next `block` needs, or None if it needs none.
 
-        devices   those that answer at once. If the last look saw only these, it is reused while nothing changed
+        devices   the numbers of the file systems that answer at once. The last look is reused if it saw only files on
+                  these and none has changed
         """
         if not (settings.enabled and settings.max_chars):
             return None
