@@ -187,7 +187,7 @@ ASKED, OF_TOOL = Ask("why"), Ask("new server", of_tool=True)
             Settlement(
                 Ask("reads /a\nreads /b"),
                 ("reads /a", "reads /b"),
-                "reading /a, /b, but for files that may hold secrets",
+                "reading /a, /b, except files that may hold secrets",
                 (reading("/a", allowed=True), reading("/b", allowed=True)),
             ),
         ),
@@ -332,7 +332,7 @@ async def test_an_answer_that_was_cancelled_or_unusable_is_told_apart_from_a_no(
     assert verdicts == [
         Deny("the question was cancelled", ToolErrorCategory.CANCELLED),
         Deny(
-            "the editor gave no usable answer to the question whether this may run, so it did not",
+            "the editor gave no usable answer to the question whether this call may run, so it did not run",
             ToolErrorCategory.CONFIRMATION_REQUIRED,
         ),
     ]
