@@ -72,7 +72,7 @@ async def test_a_load_goes_on_under_the_same_agent_and_one_that_is_gone_gives_no
         assert "not among the tools of this agent" in editor.call.text
         file.unlink()
         await editor.say(session, "go")
-        assert "`/handoff back` goes on without it" in messages(editor)
+        assert "`/handoff back` continues without it" in messages(editor)
         assert len(editor.calls) == 1
         await editor.say(session, "/handoff back go")
         assert (editor.workspace / "b").exists()
