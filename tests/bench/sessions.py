@@ -209,9 +209,9 @@ def _rested(count: int) -> Iterator[Sample]:
 def _busy(count: int) -> Iterator[Sample]:
     """Turns of many sessions at once, each with one call of a slow model: the part of the time that the model takes.
 
-    Were all parallel, the model would take all of it. The sessions begin at the same moment, so in their first turns
-    each waits for the processor; the second row is of twice as many turns, for which they have spread. The third row is
-    what each turn takes of the processor.
+    Were all parallel, the model would take all of it. In both rows the sessions begin at the same moment and first wait
+    for the processor; among the twice as many turns of the second row, that weighs half. The third row is what each
+    turn takes of the processor.
     """
     with serving("none", []) as model, _agent(model, count) as agent:
         agent.initialize()

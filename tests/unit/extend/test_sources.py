@@ -133,7 +133,7 @@ def test_sources_are_not_current_after_a_file_or_a_folder_could_not_be_read(worl
     near, skill = (world.stat().st_dev,), "work/app/.claude/skills/a/SKILL.md"
     (world / "elsewhere/a").mkdir(parents=True)
     (world / "elsewhere/a/SKILL.md").write_text("x")
-    (world / "home/work/app/.claude").mkdir()
+    world.joinpath("home", "work", "app", ".claude").mkdir()
     found = dict[str, tuple[list[str], bool]]()
 
     def look(name: str) -> None:
@@ -142,7 +142,7 @@ def test_sources_are_not_current_after_a_file_or_a_folder_could_not_be_read(worl
             made.refresh(roots)
             found[name] = [str(each) for each in made.problems], made.is_current(roots, near)
 
-    folder = world / "home/work/app/.claude/skills"
+    folder = world.joinpath("home", "work", "app", ".claude", "skills")
     look("nothing there")
     folder.symlink_to(world / "elsewhere")
     look("a folder outside the project")

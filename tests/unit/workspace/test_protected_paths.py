@@ -353,14 +353,14 @@ def test_the_agents_own_files_are_hard_by_both_their_names(tmp_path: Path):
 def test_what_was_found_is_found_again_whatever_was_asked_in_between():
     paths = ProtectedPaths(added=["deploy/*.sh"], lifted=[".vscode/settings.json"])
     asked = [
-        "/work/.git/config",
-        "/work/deploy/run.sh",
-        "/work/.vscode/settings.json",
-        "/work/src/main.py",
+        "/project/.git/config",
+        "/project/deploy/run.sh",
+        "/project/.vscode/settings.json",
+        "/project/src/main.py",
         "x" * 5000,
         "/home/me/.config",
     ]
-    asked += [f"/work/{number}/.git/hooks/pre-commit" for number in range(300)]
+    asked += [f"/project/{number}/.git/hooks/pre-commit" for number in range(300)]
     first = [(paths.find(path), paths.find(path, holding=True)) for path in asked]
     again = [(paths.find(path), paths.find(path, holding=True)) for path in asked * 2]
     assert again == first * 2
