@@ -64,7 +64,7 @@ def binary_error(given: str, size: int | None = None) -> ToolError:
     return ToolError(
         ToolErrorCategory.PERMANENT_FAILURE,
         f"{given} is a binary file" + ("" if size is None else f" ({size} bytes)"),
-        "Only UTF-8 text can be read, and PNG, JPEG, GIF and WebP pictures of at most 3.75 MiB. For anything else "
+        "Only text can be read, and PNG, JPEG, GIF and WebP pictures of at most 3.75 MiB. For anything else "
         "use a command: `pdftotext FILE -` for a PDF, `unzip -l` for an archive, or `file` or `xxd`.",
     )
 
@@ -81,7 +81,7 @@ def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
     return ToolError(
         ToolErrorCategory.PERMANENT_FAILURE,
         f"{given} is text that is not UTF-8 ({size} bytes)",
-        f"Only UTF-8 can be read and written. Convert it with a command such as `iconv -f {encoding} -t utf-8 FILE`.",
+        f"Convert it with a command such as `iconv -f {encoding} -t utf-8 FILE`.",
     )
 
 
