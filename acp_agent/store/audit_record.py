@@ -141,7 +141,7 @@ class ToolRecord:
     mcp_server_id: str | None = None
     """The MCP server the tool belongs to."""
     caller_id: str | None = None
-    """The ACP session's id; for a sub-agent's call, SESSION/RUN."""
+    """The ACP session's id, then `schedule` in a scheduled turn, then a sub-agent's run: SESSION/schedule/RUN."""
     origin: CallOrigin | None = None
     """`user` when the user typed the call."""
     phase: Phase | None = None
@@ -196,7 +196,7 @@ class EgressRecord:
     block_reason: BlockReason | None = None
     """Why not."""
     caller_id: str | None = None
-    """The ACP session's id."""
+    """The ACP session's id; in a scheduled turn, SESSION/schedule."""
 
 
 @frozen
