@@ -62,9 +62,9 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def title(text: str) -> str:
-    """Return one line of at most 120 characters. Line ends become a visible sign and not a blank.
+    """Return one line of at most 120 characters, and an ellipsis if it was cut. Line ends become a visible sign.
 
-    With a blank, two commands would look like one with more arguments.
+    If they became blanks, two commands would look like one with more arguments.
     """
     text = text.strip()
     flat = visible(_LINE_END.sub(" ⏎ ", text[:_SCAN_LIMIT]).replace("\t", " "))
@@ -325,5 +325,5 @@ def _token(text: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a name on one line, so that the name of a folder cannot add a rule."""
+    """Return a name on one line, so that the name of a folder cannot add a line to a prompt."""
     return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in name)

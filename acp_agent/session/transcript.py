@@ -277,7 +277,7 @@ class Transcript(EventQueue):
     def follow(self, state: Callable[[], Awaitable[Change]] | None, redact: Redact | None = None) -> None:
         """Store the result of `state` (history, usage, model) whenever it has changed.
 
-        redact   removes secrets from diffs; None to keep the last function
+        redact   removes secrets from stored diffs and from messages that came in pieces; None to keep the last function
         """
         self._writer.follow(state, redact)
 

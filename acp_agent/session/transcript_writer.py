@@ -44,7 +44,7 @@ _SHORT = 32 * 1024
 
 
 class Care(Enum):
-    """The kind of a write that `write` is called for without an event. Its data survives a power cut."""
+    """Why `write` is called without an event. What it stores then survives a power cut."""
 
     TURN_END = auto()  # it waits for other processes
     BACKGROUND = auto()  # it must not delay anything
@@ -101,7 +101,7 @@ class TranscriptWriter:
     def follow(self, state: Callable[[], Awaitable[Change]] | None, redact: Redact | None = None) -> None:
         """Write the result of `state` whenever it has changed. None ends that.
 
-        redact   removes secrets from texts that are shown with them but stored without; None to keep the last function
+        redact   removes secrets from texts before they are stored; None to keep the last function
         """
         self._state = state
         self._redact = redact or self._redact

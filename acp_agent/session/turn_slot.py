@@ -118,7 +118,8 @@ class TurnSlot:
     ) -> AsyncGenerator[anyio.CancelScope]:
         """Run the body as the turn, in the yielded scope, which `cancel` cancels. A cancelled turn raises no errors.
 
-        Raises RequestError if another turn runs, if the body raises it, or if the agent has a bug.
+        Raises RequestError if another turn runs or the session is being closed, if the body raises it, or if the agent
+        has a bug.
 
         settle      called at the end of every turn, while it still counts as running. Its argument says whether the
                     turn was cancelled

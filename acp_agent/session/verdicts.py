@@ -1,6 +1,6 @@
 """Ask the gates for their verdict on a call without running it, and answer /policy.
 
-The user is not asked, and nothing runs.
+The user is not asked, and the call does not run.
 """
 
 import re
@@ -80,7 +80,7 @@ def call_with(subject: Subject) -> Invocation:
         case UrlSubject(url):
             tool, argument, target = "fetch", "url", url
         case McpSubject():
-            raise ValueError("tools of MCP servers are their servers' to describe")
+            raise ValueError("only an MCP server can describe a call of its tools")
         case AgentSubject():
             raise ValueError("what another agent does by itself cannot be judged beforehand")
         case _:

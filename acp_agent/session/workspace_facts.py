@@ -253,7 +253,7 @@ class FolderLook:
 
         Return the number of the look, for `wait`.
 
-        hurry   whether somebody waits for it. If not, it begins `BETWEEN_LOOKS` seconds after the last one
+        hurry   whether somebody waits for it. If not, it begins at least `BETWEEN_LOOKS` seconds after the last one
         """
         self._asked += 1
         if hurry:

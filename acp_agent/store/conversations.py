@@ -156,8 +156,8 @@ _PURGE = """
 class OverflowStore:
     """The long outputs of all conversations.
 
-    An output is read and written as a whole: SQLite reads a whole value to cut a piece from it, so a piece of 10 MB
-    takes 5 ms and the whole 7 ms.
+    An output is read and written as a whole. SQLite reads a whole value to cut a piece from it: of an output of 10 MB,
+    a piece takes 5 ms and the whole 7 ms.
 
     max_bytes            the most bytes of UTF-8 of one text; 0 = no limit
     conversation_bytes   the most bytes of one conversation; its oldest texts make room for a new one; 0 = no limit

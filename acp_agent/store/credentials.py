@@ -1,7 +1,7 @@
 """Keys of model providers that `acp-agent login` stored in the system's keyring, or else in a private file.
 
-The content of the file is described in `config/files.py`. A key from a variable or the configuration comes first;
-nothing here is read for a provider that has such a key.
+The content of the file is described in `config/files.py`. A key from a variable or the configuration comes first:
+the stored key of a provider that has such a key is not used.
 """
 
 import os

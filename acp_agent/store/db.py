@@ -40,7 +40,10 @@ from acp_agent.store.schema import (
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[[TransactionConnection], T]
-"""A function with the statements of one transaction. It runs in the connection's thread and may be repeated."""
+"""A function with the statements of one transaction. It may be repeated.
+
+It runs in the connection's thread, or on the event loop if its write is short.
+"""
 
 _WRITING, _READING = "BEGIN IMMEDIATE", "BEGIN; PRAGMA schema_version"
 

@@ -7,7 +7,7 @@ The settings, servers and commands of a folder are used only if the folder is tr
     "9f86d081884c..." = "untrusted"
 
 An answer holds for one folder, not for folders below it. Other entries of the file are ignored, and if the file is
-unreadable no folder is trusted. The file is read at each call, which is rare, since other processes write it too.
+unreadable no folder is trusted. Calls are rare, and each reads the file, since other processes write it too.
 
 The definition of an MCP tool is pinned when it is allowed, since a server may change it later (CVE-2025-54136):
 
@@ -18,8 +18,9 @@ The definition of an MCP tool is pinned when it is allowed, since a server may c
     definition = "9f86d081884c..."        # the SHA-256 of name, description and parameters
     description = "..."                   # the description at that time, to show what has changed
 
-Look-ups of pins use memory. The file is read again when it has changed, since other processes write it too. If the file
-is unreadable, no tool counts as unseen: `trouble` says so, and the caller has to ask the user.
+Look-ups of pins use memory. The file is read again when it has changed, since other processes write it too. If it is
+unreadable, nobody knows whether the user allowed a tool without a pin. `trouble` says why, and the caller has to ask
+the user.
 """
 
 from collections.abc import Callable, Mapping

@@ -233,8 +233,9 @@ _FIND = f"""
 class MemoryIndex:
     """The index of words: an FTS5 table beside the notes, or a scan of all notes if SQLite has no FTS5.
 
-    The table repeats the text of the notes and is completed from it, so that a process without FTS5 may share the file.
-    The methods are parts of a transaction. `engine` is SQLite's module; tests name a missing one.
+    The table repeats the text of the notes. A process without FTS5 may share the file and changes only the notes, so
+    each update completes the table from them. The methods are parts of a transaction. `engine` is SQLite's module;
+    tests name a missing one.
     """
 
     def __init__(self, engine: str = "fts5") -> None:
@@ -269,7 +270,10 @@ class MemoryIndex:
 
 
 def _holding(connection: sqlite3.Connection, pieces: Sequence[str], limit: int) -> list[int]:
-    """Return the notes that contain most of the pieces. Every note is scanned; case matters beyond ASCII."""
+    """Return the notes that contain a piece, those with most pieces first. Every note is scanned.
+
+    Case matters beyond ASCII.
+    """
     hits = " + ".join("(instr(lower(content), ?) > 0)" for _ in pieces)
     statement = f"""
         SELECT key FROM (SELECT key, recency, {hits} AS hits FROM memories)

@@ -17,12 +17,12 @@ from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 _LOCK_SECONDS = 1.0
-"""Seconds to wait for a lock. A process holds it for microseconds, unless it was suspended meanwhile."""
+"""Seconds to wait for a lock. Most are held for microseconds, that of the database until the file is checked."""
 
 
 @contextmanager
 def private_file(path: str, flags: int = 0) -> Generator[int]:
-    """Open a file for reading and appending and close it at the end. A missing file is created with mode 0600.
+    """Open a file for reading and writing and close it at the end. A missing file is created with mode 0600.
 
     `flags` are added to those of `os.open`. A mode that lets other users in is corrected.
 

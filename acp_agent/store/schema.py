@@ -232,7 +232,7 @@ T = TypeVar("T")
 
 
 _LOG_PAGES = 1_000
-"""The length of the log at which a commit writes it back."""
+"""The pages of the log from which on a commit writes it back."""
 
 
 class TransactionConnection(sqlite3.Connection):
@@ -378,9 +378,9 @@ _MAY_HANG = _KINDS | {"autofs", "davfs", "virtiofs"}
 
 
 def local_devices(folders: Iterable[str], mounts: str = MOUNTS) -> frozenset[int]:
-    """Return the devices of folders that are on disks of this machine, which answer at once. Only Linux tells it.
+    """Return the devices of folders if all of these are on disks of this machine, which answer at once; else none.
 
-    For a folder that does not exist yet, the one above it counts. It blocks.
+    Only Linux tells it. For a folder that does not exist yet, the one above it counts. It blocks.
     """
     devices, kinds = set[int](), _mounted(mounts)
     for folder in folders:

@@ -5,8 +5,8 @@ Pieces of one message that arrive together become one event. Of the history, onl
 Long texts of prompts and tool calls are stored once, in rows of their own: a result would otherwise stand in its event,
 again in the output for machines of the same event, and in the message for the model. An event stores its texts in its
 own transaction, so its references always lead somewhere. A message refers to a text that an event has stored, and
-contains all others itself. Events of these kinds are deleted only together with the whole session, so no text
-outlives its last reference.
+contains all others itself. Events of these kinds are deleted only together with all texts of their session, so no
+text outlives its last reference.
 """
 
 import hashlib
@@ -195,7 +195,7 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
 
 
 def last_plan(connection: sqlite3.Connection, session: str | bytes) -> PlanChanged:
-    """Return the plan that was shown last, or nothing if it cannot be read. Raises sqlite3.Error."""
+    """Return the plan that was shown last; an empty one if there is none or it cannot be read. Raises sqlite3.Error."""
     with closing(_latest(connection, session, PlanChanged)) as plans:
         plan = next(plans, None)
     return plan if isinstance(plan, PlanChanged) else PlanChanged(())

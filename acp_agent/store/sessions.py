@@ -104,7 +104,7 @@ class SqliteSessionRepository:
     def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
         """Set columns of the session's row with one statement, and return the row, or None if there is none.
 
-        Each statement makes the connection's thread and the event loop's thread wait for each other once more.
+        One statement does it, because the connection's thread and the event loop's wait for each other at each one.
         """
         if not values:
             return connection.execute(_ROW, (self._column,)).fetchone()

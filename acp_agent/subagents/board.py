@@ -107,7 +107,10 @@ class SessionBoard:
         return await self._set(_returned(task, f"given back by {task.owner}{reason}"))
 
     async def cancel(self, task_id: str, who: str) -> BoardChange:
-        """Take a task from the board; nothing waits for it any more. Raises ToolError as `release` does."""
+        """Take a task from the board; nothing waits for it any more.
+
+        Raises ToolError if another agent has it and `who` is not `MAIN`.
+        """
         task = self._found(task_id)
         self._check_mine(task, who)
         rest = tuple(
@@ -270,7 +273,7 @@ def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ..
 class SessionMail:
     """The messages between the agents of one session.
 
-    wake   tells the session's own agent that it has one, in case it waits for the end of its turn
+    wake   tells the session's own agent that it has a message, in case it waits for the end of its turn
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

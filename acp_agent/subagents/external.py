@@ -38,7 +38,7 @@ _MOST_JUNK: Final = 100
 """The most lines that are no messages. Programs print many things when they start."""
 _AUTH_REQUIRED: Final = -32000
 _POLITE: Final = 1.0
-"""Seconds in which a cancelled agent may end its turn by itself."""
+"""Seconds that telling an agent of its cancellation may take."""
 _LAST_OUTPUT: Final = 0.5
 """Seconds to wait for the exit of an agent that closed its output, to report how it ended."""
 _REMEMBERED: Final = 20_000
@@ -205,7 +205,10 @@ class ExternalWorker:
         return "\n\n".join(self._said)
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
-        """Start the agent, give it a task, and return its last message. Raises ToolError if it cannot be started."""
+        """Start the agent, give it a task, and return its last message.
+
+        Raises ToolError if it cannot be started, or does not do the task.
+        """
         agent = self._agent
         before, told = self.conversation()[-_REMEMBERED:], words
         if before:
@@ -296,7 +299,7 @@ class ExternalWorker:
 
 
 async def _closed(connection: "ClientSideConnection", session: str) -> None:
-    """Tell the agent that its turn is cancelled, if it still goes on, and read nothing more of it."""
+    """Tell the agent that its turn is cancelled, in case it still goes on, and read nothing more of it."""
     with anyio.move_on_after(_POLITE):
         try:
             if session:

@@ -324,7 +324,10 @@ class SubAgentRuns:
         return "" if shared is None else shared.mail.announcement(MAIN)
 
     async def end(self) -> None:
-        """End all runs, because the turn ends. Their cards are closed on return. The model is told in the next turn."""
+        """End the spawned runs, because the turn ends. Their cards are closed on return.
+
+        The model is told in the next turn.
+        """
         going_on = self._going_on()
         if not going_on:
             return

@@ -52,7 +52,7 @@ class Worker(Protocol):
         caller     who makes the calls, and whose card shows them
         progress   shows news on that card
 
-        Raises AgentError if it cannot begin.
+        Raises AgentError if it cannot begin, or if another agent's program fails.
         """
         ...
 

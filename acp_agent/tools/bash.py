@@ -63,7 +63,7 @@ class Bash(Tool[BashParams]):
 
     longest     the longest timeout in seconds. A call that asks for more gets this
     reached     the hosts that commands reach in their sandbox, unless they ask to leave it; None without a sandbox
-    for_custom  whether it runs the commands of custom tools, whose calls cannot ask for that
+    for_custom  whether it runs the commands of custom tools, whose calls cannot ask to leave it
     """
 
     name = "bash"

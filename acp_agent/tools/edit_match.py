@@ -99,7 +99,7 @@ def _nearest(there: Sequence[str], wanted: Sequence[str]) -> int | None:
 
 
 def _windows(there: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[float, int]]:
-    """Yield the likeness of each window, 0 to 1, and minus its first line, so that the first of equal ones wins."""
+    """Yield the likeness of each window, 0 to 1, and its first line, which counts from 0."""
     size = len(wanted)
     goal = Counter(triple for line in wanted for triple in _triples(line))
     sides = [_triples(line) for line in there]

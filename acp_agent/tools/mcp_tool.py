@@ -182,7 +182,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def _check(tool: str, arguments: JsonObject, schema: JsonObject) -> None:
-    """Report plain mistakes in our own words without asking the server. It checks everything else."""
+    """Report plain mistakes in our own words without asking the server, which checks everything else."""
     required, properties = schema.get("required"), schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
     wrong = [

@@ -2,8 +2,8 @@
 
 memory_save asks the user like every tool that changes something, and the question shows the whole note: a note that a
 page or file has talked the model into would act in all later sessions. "Always" or a rule `memory_save` `*` `allow`
-ends the questions, and the agent's own calls save summaries. The user has not seen every note, therefore notes are
-data: the output pipeline fences them like the text of any tool.
+ends the questions. The agent itself may save summaries of conversations without one. So the user has not seen every
+note, and notes are data: the output pipeline fences them like the text of any tool.
 """
 
 from typing import Annotated

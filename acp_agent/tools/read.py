@@ -141,7 +141,7 @@ class Read(Tool[ReadParams]):
 
 
 def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:
-    """Return the file at the line after `first`, or without a line if there are none."""
+    """Return the file at the line behind the first `first` lines; without a line if that is the beginning."""
     return (Location(files.resolve(path, Access.READ), first + 1 if first > 0 else None),)
 
 

@@ -242,6 +242,6 @@ class FindPath(Tool[FindPathParams]):
         return ToolResult("\n".join(lines), locations=tuple(map(Location, shown[:_MOST_LOCATIONS])))
 
     def _closed_folder(self, base: str) -> Callable[[str], bool]:
-        """Return whether a path lies in a folder that may be listed only when the call names it."""
+        """Return a test whether a path lies in a folder that may be listed only when the call names it."""
         allowed = secrecy(base) if self._guards_secrets else Secrecy.SEALED
         return lambda path: secrecy(posixpath.dirname(path)) > allowed

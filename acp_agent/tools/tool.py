@@ -435,7 +435,7 @@ async def fail(error: AgentError, context: ToolContext) -> ToolResult:
 
 
 class Tool(ABC, Generic[P]):
-    """A tool that the model can call. It has no state: one object serves every session and call.
+    """A tool that the model can call. One object serves all calls of a session, also those that run together.
 
     name        the name for the model and the audit log
     verb        how titles of its calls begin, for the user; empty for its name
@@ -550,7 +550,7 @@ class Tool(ABC, Generic[P]):
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
         """Return the invocation for the gates. Raises ToolError for arguments that do not fit.
 
-        If the preview fails, nothing is shown: the run fails with the same error and reports it.
+        If the preview fails, no change is shown. The run then reports the error, unless it succeeds by then.
         """
         params = self.parse(arguments)
         run = partial(self.run, params)

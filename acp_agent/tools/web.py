@@ -122,15 +122,14 @@ class WebScrape(Tool[WebScrapeParams]):
 
 
 def _check(selector: str) -> None:
-    # Costs 50 ms and 7 MiB, and most sessions never scrape.
-    from acp_agent.tools.html_page import compiled  # noqa: PLC0415
+    from acp_agent.tools.html_page import compiled  # noqa: PLC0415 - see the module's docstring
 
     compiled(selector)
 
 
 def _scrape(markup: str, params: WebScrapeParams) -> str:
     """Return the results as one text, "" if there are none. Raises ToolError. It may take seconds."""
-    from acp_agent.tools.html_page import selected  # noqa: PLC0415 - see _check
+    from acp_agent.tools.html_page import selected  # noqa: PLC0415 - as above
 
     results: list[str] = []
     left = MAX_CHARS
@@ -153,7 +152,7 @@ def _extracted(element: "Tag", mode: str) -> str:
     if mode == "html":
         return str(element)
     if not mode.startswith(_ATTRIBUTE):
-        from acp_agent.tools.html_page import plain_text  # noqa: PLC0415 - see _check
+        from acp_agent.tools.html_page import plain_text  # noqa: PLC0415 - as above
 
         return plain_text(element)
     value = element.get(mode.removeprefix(_ATTRIBUTE).strip().lower()) or ""

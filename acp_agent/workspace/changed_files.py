@@ -188,7 +188,7 @@ class FileWatch:
     """A watch of the files below a session's roots, before and after each call. Its methods are for worker threads.
 
     cwd     the session's folder
-    limits  what is kept for `/undo`; None to keep nothing, and then no difference is shown
+    limits  what is kept for `/undo`; None to keep only a few texts, which show differences
     """
 
     def __init__(self, roots: Roots, snapshots: SessionSnapshots, limits: SnapshotLimits | None) -> None:
@@ -360,7 +360,9 @@ class FileWatch:
                     above = os.path.dirname(above)
 
     def _captured(self, root: Root, relative: str, alone: bool) -> dict[str, TreeEntry] | None:  # noqa: FBT001
-        """Return the entries at a path and below it, and keep their contents. None if they are too many.
+        """Return the entries at a path and below it, and keep their contents.
+
+        Return None if they are too many or cannot be kept.
 
         alone   whether only the entry itself counts
         """

@@ -45,7 +45,7 @@ class WorkspaceFiles:
         self._resolve = resolve
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return the links at or below `folder` that lead out of the workspace; None for too many files.
+        """Return the links below `folder` that lead out of the workspace; None for too many files, or a slow disk.
 
         The value of a link is True if it leads to a folder.
         """

@@ -69,8 +69,9 @@ def read_lines(
 ) -> Lines:
     """Return some lines of a file, as TextFiles.read_lines does, at most LONGEST_LINE and MOST_KEPT bytes.
 
-    A file with a NUL is binary. Only a part of a file over `most_counted` bytes is read for its last lines, and only a
-    NUL in this part counts. Bytes that are no UTF-8 matter only in the requested lines. `check` is called between
+    A file of at most MOST_COMPARED bytes that is not UTF-8 is read in its own encoding (`encoding_of`). Of a larger
+    one, only the requested lines must be UTF-8. Any other file with a NUL is binary. Only a part of a file over
+    `most_counted` bytes is read for its last lines, and only a NUL in this part counts. `check` is called between
     chunks of `chunk` bytes and ends the reading by raising.
     """
     fd = place.open_regular()

@@ -1,6 +1,6 @@
 """Protected paths: git hooks, editor tasks, shell start-up files and the like, which something runs or obeys later.
 
-`protected_paths.toml` lists them with the reasons. No file tool touches the hard ones, even if a rule allows it:
+`protected_paths.toml` lists them with the reasons. No file tool changes the hard ones, even if a rule allows it:
 `ProtectedPaths` is a PathPolicy for `Roots`, so every writer meets it. It judges by name, so that files which do not
 exist yet are protected too. `gates/protected.py` asks about the soft ones, which users do let agents edit.
 """

@@ -28,7 +28,7 @@ _CONTEXT = 2
 class SeenFiles:
     """The files that one session has seen, by absolute path. Its methods are for worker threads.
 
-    roots    returns what may be read now; None if nothing may be read, or if there is no disk
+    roots    returns what may be read now; None if nothing may be
     redact   removes secrets from a text. Only texts without secrets are kept
     files    what a stored session has seen
     now      returns nanoseconds since 1970

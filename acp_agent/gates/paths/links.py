@@ -265,9 +265,9 @@ class Workspace(Protocol):
     """
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return the links at or below `folder` that lead out of the workspace, and whether to a folder.
+        """Return the links below `folder` that lead out of the workspace, and whether to a folder.
 
-        Links into the workspace are followed. None if there are too many files.
+        Links into the workspace are followed. None for too many files, or a slow disk.
         """
         del folder
 

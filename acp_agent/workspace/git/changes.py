@@ -426,7 +426,7 @@ _NO_FILTER = ("clean=", "process=", "smudge=", "required=false")
 
 
 async def uncommitted(folder: str) -> tuple[str, ...] | None:
-    """Return the files below a folder that differ from HEAD, as absolute paths. None if there is no answer in 10 s.
+    """Return the files below a folder that differ from HEAD, as absolute paths. None if git does not tell within 10 s.
 
     The programs that a repository names as filters do not run: git compares the files as they are.
     """

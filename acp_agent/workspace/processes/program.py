@@ -200,7 +200,7 @@ class PipedProgram:
         return visible(lines[-1].strip()[:_STDERR_SHOWN]) if lines else ""
 
     async def end(self) -> None:
-        """Close stdin and end everything of the program within a second. Cannot be cancelled."""
+        """Close stdin and end everything of the program, usually within a second. Cannot be cancelled."""
         with anyio.CancelScope(shield=True):
             self._stdin.close()
             try:

@@ -47,7 +47,7 @@ _MISSING = {
     SandboxTier.SEATBELT: "there is no sandbox-exec: it is a program of macOS",
 }
 _AUTOMATIC = SandboxTier.BUBBLEWRAP
-"""The tier that is taken unasked. Landlock is too tight for everyday work, and Seatbelt was never run."""
+"""The tier that is taken unasked. Landlock is too tight for everyday work, and nobody has run Seatbelt yet."""
 _trying = Lock()
 """Held during a trial. A second trial at the same time could end differently, and its answer would be remembered."""
 
