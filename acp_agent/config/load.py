@@ -333,8 +333,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     origins = dict(layer.origins)
     environment.put_over(layer)
     _read_flags(reader, flags).put_over(layer)
-    add_vendors(reader, layer, environ, _stored(reader, files, environ))
-    check_models(reader, layer)
+    _complete(reader, layer, environ, files)
     for name in reader.doubtful:
         layer.values[name] = guarded(layer.rules(name))
     if table is None:  # the file may have held deny rules
@@ -352,6 +351,32 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         servers,
         {name: before for name, before in untightened.items() if layer.origins[name] == origins[name]},
     )
+
+
+def _complete(reader: Reader, layer: Layer, environ: Mapping[str, str], files: Files) -> None:
+    """Add what no source names, and drop values that do not fit together. All sources were read."""
+    add_vendors(reader, layer, environ, _stored(reader, files, environ))
+    check_models(reader, layer)
+    _check_thresholds(reader, layer)
+
+
+_THRESHOLDS = ("agent.compaction_soft", "agent.compaction_hard")
+
+
+def _check_thresholds(reader: Reader, layer: Layer) -> None:
+    """Report the thresholds of compaction and drop both, unless the soft one is below the hard one.
+
+    They may come from different sources, and each was read without the other.
+    """
+    soft, hard = (cast("float", layer.values.get(name, keys()[name].default)) for name in _THRESHOLDS)
+    if soft < hard:
+        return
+    name = next(filter(layer.values.__contains__, _THRESHOLDS))
+    expected = f"compaction_soft below compaction_hard ({soft:g} and {hard:g} are ignored)"
+    reader.report(layer.origins[name], name, layer.values[name], expected)
+    for name in _THRESHOLDS:
+        layer.values.pop(name, None)
+        layer.origins.pop(name, None)
 
 
 def _read_flags(reader: Reader, flags: Flags) -> Layer:
@@ -382,10 +407,7 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
 
 
 def _section(model: type[S], prefix: str, values: Mapping[str, object]) -> S | None:
-    """Build the section `prefix` from values by dotted name. Return None if all its values are the defaults.
-
-    The values are valid already, but one may not fit another.
-    """
+    """Build the section `prefix` from valid values by dotted name. Return None if all its values are the defaults."""
     tables, members = sections(model, prefix), dict[str, object]()
     for entry in fields(model):
         name = f"{prefix}.{entry}" if prefix else entry

@@ -296,11 +296,6 @@ class AgentSettings(Section):
         ON,
     ] = False
 
-    def check(self) -> None:
-        """Raise ValueError, with what is expected, if the values do not fit each other."""
-        if self.compaction_soft >= self.compaction_hard:
-            raise ValueError(f"compaction_soft below compaction_hard = {self.compaction_hard:g}")
-
 
 class TerminalForm(StrEnum):
     """The form in which a command line is sent to the editor's terminal."""

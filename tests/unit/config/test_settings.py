@@ -5,6 +5,7 @@ import pytest
 from acp_agent.config.section import OFF, SMALLER, ProjectMay, Tightened
 from acp_agent.config.settings import AcpSettings, AgentSettings, LspSettings
 from acp_agent.shape import ValidationError, fields
+from tests.unit.config.conftest import Load, told
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:
@@ -15,10 +16,32 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     assert settings.compress_provider == ""
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(0.8, 0.8), (0.9, 0.85), (0.6, 0.5)])
-def test_the_soft_threshold_lies_below_the_hard_one(soft: float, hard: float) -> None:
-    with pytest.raises(ValidationError, match="compaction_soft below compaction_hard"):
-        AgentSettings(compaction_soft=soft, compaction_hard=hard)
+@pytest.mark.parametrize(
+    ("user", "variable", "message"),
+    [
+        ("compaction_soft = 0.8\ncompaction_hard = 0.8", "", "~/config.toml: agent.compaction_soft = 0.8"),
+        ("compaction_soft = 0.9\ncompaction_hard = 0.85", "", "~/config.toml: agent.compaction_soft = 0.9"),
+        ("compaction_hard = 0.5", "", "~/config.toml: agent.compaction_hard = 0.5"),
+        ("compaction_soft = 0.8", "0.7", "~/config.toml: agent.compaction_soft = 0.8"),
+    ],
+)
+def test_thresholds_that_cross_are_told_and_the_defaults_hold(
+    loading: Load, user: str, variable: str, message: str
+) -> None:
+    environ = {"ACP_AGENT_AGENT__COMPACTION_HARD": variable} if variable else {}
+    loaded = loading(f"[agent]\nmax_tool_iterations = 7\n{user}\n", environ=environ)
+    (problem,) = told(loaded)
+    assert problem.startswith(f"{message}: expected compaction_soft below compaction_hard")
+    agent = loaded.settings.agent
+    assert (agent.compaction_soft, agent.compaction_hard, agent.max_tool_iterations) == (0.6, 0.9, 7)
+    assert loaded.origins.keys().isdisjoint(("agent.compaction_soft", "agent.compaction_hard"))
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(0.3, 0.5), (0.9, 0.95)])
+def test_both_thresholds_may_lie_on_one_side_of_a_default(loading: Load, soft: float, hard: float) -> None:
+    loaded = loading(f"[agent]\ncompaction_soft = {soft}\ncompaction_hard = {hard}\n")
+    assert not loaded.problems
+    assert (loaded.settings.agent.compaction_soft, loaded.settings.agent.compaction_hard) == (soft, hard)
 
 
 @pytest.mark.parametrize(
