@@ -86,7 +86,12 @@ class McpServerSettings(Section):
             description="Variables it gets besides the usual few. ${NAME} is replaced by your variable of that name."
         ),
     ] = Field(default_factory=dict[str, str])
-    cwd: Annotated[PathText | None, Field(description="Folder in which it runs. Unset: your home folder.")] = None
+    cwd: Annotated[
+        PathText | None,
+        Field(
+            description="Folder in which it runs. Unset: your home folder, or the project's for a server of its file."
+        ),
+    ] = None
     url: Annotated[
         Annotated[str, AfterValidator(_url)] | None, Field(description="Address of a server over streamable HTTP.")
     ] = None

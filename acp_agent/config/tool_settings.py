@@ -435,7 +435,7 @@ class ToolSettings(Section):
         Field(
             strict=False,
             description="Which tools the model gets: full (all), coding (files, commands, web, diagnostics, memory) or "
-            "minimal (read, list_directory, find_path, grep).",
+            "minimal (read, list_directory, find_path, grep, read_overflow).",
         ),
         no_looser(Profile.FULL, Profile.CODING, Profile.MINIMAL),
     ] = Profile.FULL
@@ -443,7 +443,7 @@ class ToolSettings(Section):
         Words,
         Field(
             description="The only tools of the profile the model gets. Empty: all of it. Tools by name, or group:fs, "
-            "group:runtime, group:web, group:memory, mcp, mcp:SERVER.",
+            "group:runtime, group:web, group:memory, group:skills, group:lsp, mcp, mcp:SERVER.",
             examples=[["group:fs", "bash"]],
         ),
         NARROWER,
