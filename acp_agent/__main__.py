@@ -1,4 +1,4 @@
-"""The command `acp-agent`. Without a subcommand it starts the ACP server on stdio and loads no other subcommand."""
+"""The command `acp-agent`. Without a subcommand it starts the ACP server on stdio, and loads no module of `cli`."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""The loop between the model and the tools. It imports nothing but core."""
+"""The loop between the model and the tools. It imports only `core` and `text`."""

@@ -214,7 +214,7 @@ def sub_agent_prompt(
     notes: str = "",
     in_editor: bool = False,
 ) -> str:
-    """Return the system prompt of a sub-agent: the text of its definition, how results are read, and the facts.
+    """Return the system prompt of a sub-agent: the text of its definition, the rules for tools, the facts, the notes.
 
     The other arguments are those of `system_prompt`.
     """

@@ -434,7 +434,7 @@ class _Turn:
         agent, hooks = self._agent, self._hooks
         offered = tuple(hooks.selection.offered(specs))
         request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
-        # As many bytes of the reply are kept as the budget has tokens. A token has about four bytes.
+        # An unfinished reply may fill a quarter of the budget: a byte for each token of it, and a token has about four.
         reply = Reply(agent.emit, keeps=agent.budget, opening=PARAGRAPH if self._spoke else "")
         try:
             done = await reply.read(agent.provider.stream(request))

@@ -1,1 +1,1 @@
-"""The subcommands of the command line, one module for each, which is imported when it is used."""
+"""The subcommands of the command line. A module of one is imported when the subcommand is used."""

@@ -1,6 +1,7 @@
-"""An agent as a child process of `run` and `demo`, with JSON messages over its pipes, and the record of these messages.
+"""An agent as a child process, with JSON messages over its pipes, and the record of these messages.
 
-This module does not import the SDK, so that the agent can start while the SDK is loaded.
+`run`, `demo` and `doctor --editor` start one. This module does not import the SDK, so that the agent can start while
+the SDK is loaded.
 """
 
 import json

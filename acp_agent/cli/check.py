@@ -2,8 +2,8 @@
 
 `acp-agent permissions` lists and revokes the user's stored "always" answers, those of all projects.
 
-No content is read, nothing is changed, and no connection is opened. With `--stdin` it reads one JSON object on each
-line and prints one verdict on each line.
+A check reads no content, changes no file of the project and opens no connection. It may look up a host. With `--stdin`
+it reads one JSON object on each line and prints one verdict on each line.
 """
 
 import argparse

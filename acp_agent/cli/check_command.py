@@ -265,7 +265,7 @@ async def _never(_: ToolContext) -> ToolResult:
 def custom_tool(args: argparse.Namespace) -> int:
     """Print the schema of a custom tool, an example of its command, and the verdict of the gates on it.
 
-    Return the exit code of `check`. Raises ConfigError for a file that is not a tool.
+    Return the exit code of `check`. Raises AgentError for a file that is not a tool.
     """
     from acp_agent.cli.check import EXIT_CODES, print_lines  # noqa: PLC0415 - it imports this module
     from acp_agent.tools.custom import check, example  # noqa: PLC0415 - only this subcommand needs it
@@ -293,7 +293,7 @@ def custom_tool(args: argparse.Namespace) -> int:
 
 
 def _tool_in(path: str) -> "CustomTool":
-    """Return the custom tool in a file. Raises ConfigError for the first thing that is wrong with it."""
+    """Return the custom tool in a file. Raises AgentError for the first thing that is wrong with it."""
     from acp_agent.extend.custom_tools import CustomTools  # noqa: PLC0415 - likewise
     from acp_agent.extend.sources import SourceFile, SourceKind  # noqa: PLC0415 - likewise
     from acp_agent.session.toolset.extensions import reserved_tools  # noqa: PLC0415 - likewise

@@ -328,7 +328,8 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage (raised as SystemExit), 141 the reader of stdout is gone.
+    Exit codes: 0 done, 1 failed, 2 wrong usage (raised as SystemExit), 141 the reader of stdout is gone. `run`, `check`
+    and others have more.
     """
     parser = command_line()
     args = parser.parse_args(arguments)

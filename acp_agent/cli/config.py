@@ -1,6 +1,7 @@
 """`acp-agent config show|path|init` and `acp-agent schema NAME`.
 
-The settings in force as TOML, the path of the file, a commented new file, and the JSON schemas in `schemas/`.
+They print the settings in force as TOML, the path of the file, and the JSON schemas in `schemas/`, or write a new file
+with comments.
 """
 
 import argparse

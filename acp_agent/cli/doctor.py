@@ -113,7 +113,7 @@ _LATER = (ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.OVERLOADED)
 
 
 async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckResult]:
-    """Check that a model is chosen, that its key is present and that its server answers. This costs nothing."""
+    """Check that a model is chosen, that its key is present and that its server answers. It costs at most a token."""
     llm = loaded.settings.llm
     if llm.model is None:
         return [_fail("model", "none is chosen", " ".join(model_advice(llm.providers, loaded.file).split()))]

@@ -92,7 +92,7 @@ def call_outcome(call: CallItem) -> tuple[CallOutcome, str]:
 
 
 async def session_items(events: AsyncIterator[StoredEvent]) -> AsyncIterator[SessionItem]:
-    """Yield the items in order, with each call where it began. At most one message and the open calls are in memory."""
+    """Yield the items in order, with each call where it began. At most 500 wait in memory for an open call to end."""
     begun = answered = False
     async for item in _in_order(events):
         match item:
@@ -231,7 +231,7 @@ def clipped(value: str, limit: int) -> str:
 
 
 def seconds(elapsed: float) -> str:
-    """Return a duration in seconds with two or three digits and its unit."""
+    """Return a duration, given in seconds, with its unit: 12 ms, 3.4 s, 5 min 6 s."""
     if elapsed < 0.9995:
         return f"{max(elapsed, 0) * 1000:.0f} ms"
     return f"{elapsed:.1f} s" if elapsed < 60 else f"{elapsed // 60:.0f} min {elapsed % 60:.0f} s"

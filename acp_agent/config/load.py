@@ -190,7 +190,7 @@ def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
 
 
 def _meant(variable: str) -> str:
-    """Return the probable right name of an unknown variable, or "" if it seems to belong to another program."""
+    """Return what was expected in place of an unknown variable, or "" if it seems to belong to another program."""
     names = (f"{PREFIX}{name.replace('.', '__').upper()}" for name in keys() if name != RULES)
     spelled = {name.replace("__", "_")[len(PREFIX) :]: name for name in (*names, *_NOT_SETTINGS, *ALIASES)}
     name = variable[len(PREFIX) :]

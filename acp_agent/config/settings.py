@@ -1,4 +1,4 @@
-"""The whole configuration, and its sections `[agent]`, `[memory]`, `[acp]`, `[audit]` and `[logging]`, frozen models.
+"""The whole configuration, and its sections `[agent]`, `[memory]`, `[skills]`, `[acp]`, `[audit]` and `[logging]`.
 
 The descriptions of the fields appear in `schemas/config.schema.json` and in the file that `acp-agent config init`
 writes. A project's own file may change only fields with a `ProjectMay` mark (see `section`).

@@ -88,7 +88,10 @@ def _usual(
 
 
 def check_models(reader: Reader, layer: Layer) -> None:
-    """Report and drop the models of unknown providers. Call it after `add_vendors`."""
+    """Report the models of unknown providers, and drop them except those in `acp.available_models`.
+
+    If `llm.model` is not set, the first of `acp.available_models` becomes it. Call this after `add_vendors`.
+    """
     available = cast("tuple[str, ...]", layer.values.get(_AVAILABLE, ()))
     if available and "llm.model" not in layer.values:
         layer.put("llm.model", available[0], layer.origins[_AVAILABLE])

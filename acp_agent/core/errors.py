@@ -1,4 +1,4 @@
-"""Errors, named after who must act on them, and the categories of tool errors.
+"""The errors of the agent, each with the part that acts on it, and the categories of tool errors.
 
     AgentError
     ├── ToolError           the model adapts; carries a ToolErrorCategory

@@ -1,4 +1,4 @@
-"""The services that tools use beside files and terminals: web, memories, long outputs, language servers."""
+"""The services that tools use beside files and terminals: web, memories, past conversations, summaries, skills, ..."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -65,7 +65,9 @@ FREEDOMS: Final[Mapping[Freedom, tuple[str, str]]] = MappingProxyType(
 
 @dataclass(slots=True)
 class SessionOptions:
-    """The settings in force for the running turn. The session changes them between turns only.
+    """The settings of a session. It has two of these: the user's choices, and a copy that a turn makes when it begins.
+
+    The running turn and its gates read the copy, so a choice of the user takes effect with the next turn.
 
     model          `PROVIDER:MODEL`; empty for the configured one
     thought_level  `off`, `on`, or how hard the model thinks; empty for the configured one

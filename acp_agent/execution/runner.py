@@ -135,7 +135,7 @@ class DynExecutor:
     executor        runs the parsed calls
     gates           tell which tools the model may see
     files           the files that previews of changes read
-    misunderstood   records a call that could not be parsed, its result and its duration in seconds
+    misunderstood   records a call that no executor runs, its result and its duration in seconds
     redact          removes secrets from refusals and failures, which do not pass the output pipeline
     repairer        repairs arguments that do not fit their tool; None if they are not repaired
     """

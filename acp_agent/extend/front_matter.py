@@ -41,7 +41,7 @@ _FENCE = re.compile(r"---[ \t]*")
 _LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+(\S.*)")
 _OPENING = tuple("\"'[{|>&*!%@`#")
 _KEY = re.compile(r"(?!(?:user|assistant|context|example|commentary|response|result|reason):)[a-z][\w-]*:(?:\s.*)?")
-"""A line with a key. Lines with the words in front are taken for text: examples in descriptions begin with them."""
+"""A line with a key. A line that begins with an excluded word is text, since examples in descriptions begin so."""
 _TAG = "tag:yaml.org,2002:"
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"

@@ -94,7 +94,6 @@ class SessionSchedule:
     """A core.services.Scheduler that also carries out its prompts when they are due.
 
     clock      returns milliseconds since 1970
-
     settings   returns the settings in force
     redact     removes secrets from prompts before they are stored
     """

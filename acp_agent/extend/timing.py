@@ -5,7 +5,8 @@
 
 Times of day are local, and moments are milliseconds since 1970. On a day when the clock is put forward, a time that
 does not exist is moved by the length of the jump. On a day when it is put back, a time that occurs twice means the
-first one; only a cron line whose hour is `*` means both. A period such as "every 2 hours" does not depend on the clock.
+first one; only a cron line whose hour begins with `*` means both. A period such as "every 2 hours" is
+not affected.
 """
 
 import re
@@ -94,8 +95,8 @@ class Cron:
     must match.
 
     weekdays     0 is Monday
-    every_hour   whether the hour is `*`
-    any_day, any_weekday   whether the field is not restricted
+    every_hour   whether the hour begins with `*`
+    any_day, any_weekday   whether the field begins with `*`, and so counts as not restricted
     """
 
     minutes: frozenset[int]

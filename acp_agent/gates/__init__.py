@@ -1,1 +1,1 @@
-"""The gates that every call passes, one file each."""
+"""The gates that every call passes, the user's stored answers, and the question to the user."""

@@ -1,8 +1,8 @@
 """Ask a second model whether a call breaks a policy that the user wrote in plain words. It is off unless configured.
 
-The model gets the policies and a description of the call, and only the answer ALLOW lets the call go on to the next
-gates. So the gate can refuse a call, but never lets one run that another gate stops. A call that a later gate refuses
-is not described to anybody.
+The model gets the policies and a description of the call. Only the answer ALLOW lets the call go on to the next gates,
+or no answer at all if `fail_open` is set. So the gate can refuse a call, but never lets one run that another gate
+stops. A call that a later gate refuses is not described to anybody.
 
 A text that steers the first model can also choose the arguments of the call. They stand between two lines with a random
 id, as one line of JSON in ASCII, so nothing in them can end the description or look like another part of the request.

@@ -1,4 +1,4 @@
-"""The first gate: refuse commands that never run.
+"""Refuse commands that never run. Only the gate that runs hooks after calls comes before this one.
 
 No rule, mode or approval lifts it. It is a tripwire and not a boundary: a model that may run `python` can do what
 `curl` does.
@@ -94,7 +94,7 @@ class BlocklistPolicy:
 
     blocked        further patterns: a program name (also `vault*`), or a program with words that must follow ("git push
                    --force"); case does not count, and options match in any order
-    allowed        exceptions from the configurable part only: the network programs and `dd if=`
+    allowed        names that are not blocked. Only network programs and `dd if=` can be excepted
     substitution   what happens to commands with a substitution
     groups         the names of blocked groups of commands
     """

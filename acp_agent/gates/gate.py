@@ -234,7 +234,7 @@ class CallFacts:
 
 
 class Gate:
-    """A judge of calls by their subjects, never by the names of tools or arguments.
+    """A judge of calls. What a call does is judged by its subjects, never by the names of its arguments.
 
     name   the name of the gate in the audit
     """

@@ -114,7 +114,7 @@ READING = frozenset(
         "lsp_code_actions",
     )
 )
-"""The ids of the tools of `readonly`: they only read, ask the user, or show them a plan."""
+"""The ids of the tools of `readonly`: they read, ask the user, show a plan, or use agents, which are judged too."""
 
 
 class AutonomyGate(Gate):

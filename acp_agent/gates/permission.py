@@ -9,7 +9,7 @@ The first of these that applies decides:
 5. Rules and stored approvals let it run.
 6. The approval level decides. Auto-edit runs the commands that walls of the kernel contain.
 
-The user is asked each time, at every level, about a command that asks to run outside of the walls.
+The user is asked each time, at every level, about a command that leaves the walls and about a call that acts later.
 
 Tools that change nothing do not ask by themselves. There are two exceptions: they reach a host that the user has not
 allowed yet, or they have rules and none matches the call. Commands that are proven to change nothing and to reach no
@@ -277,7 +277,7 @@ class PermissionGate(Gate):
     rules      by tool name, in order
     options    the approval level in force, which is read for each call
     approver   None if no user can be asked; then calls that ask are refused as confirmation_required
-    files      the directories of the file tools; paths are matched as given and as resolved
+    files      the roots of the file tools. Rules are compared with paths as given and as resolved
     consent    returns the key that an approval of a tool has besides its name; "" for a built-in tool. The approval
                ends if the server or the definition behind the name changes. A denial holds for the name alone
     all_readable  whether every file of the roots may be read, so that commands that only read need no approval

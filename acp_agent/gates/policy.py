@@ -88,8 +88,8 @@ class Policy:
 class PolicyGate(Gate):
     """A gate that judges calls by the policy. The audit records the rule. The model learns only that a rule decided.
 
-    policy     the rules as they were when this gate was made: at the session's start, or after the configuration
-               changed. A change of the policy file alone makes no new gate
+    policy     the rules as they were when this gate was made. A change of the configuration or of the policy file makes
+               a new gate
     cwd        the session's folder, absolute, links resolved
     realpath   returns an absolute path with links resolved
     trust      returns the present trust in a call

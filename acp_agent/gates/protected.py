@@ -7,8 +7,8 @@
   silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
 - A command of git also asks if its repository names programs (`workspace/git/settings.py`).
 
-Full-auto refuses instead of asking, except for everyday files of a project (`conftest.py`, its own hooks). Calls that
-the user types are not judged.
+Full-auto refuses instead of asking, except for everyday files of a project (`conftest.py`, its own hooks). A command
+that the user typed runs all the same, since the permission gate allows it.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Think-augmented function calling (TAFC): a tool with a demanding schema gets a field to reason in.
+"""Two aids for the arguments of calls: a field to reason in, and repair by a second model.
 
-The field comes before the arguments. What the model writes into it is removed before the answer is stored, run, audited
-or shown.
+Think-augmented function calling (TAFC) gives a tool with a demanding schema a field in front of its arguments. What the
+model writes into it is removed before the answer is stored, run, audited or shown.
 """
 
 import json

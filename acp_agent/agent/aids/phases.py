@@ -4,8 +4,8 @@
     VERIFIER     after a round that changed files: run the project's checkers
     AUTONOMOUS   after a compaction: save its summary to the memory, without asking the user
 
-Each call passes all gates, is shown in the editor and is recorded with its phase. Only this module sets the phase, so
-no text of the model can claim one.
+Each call passes all gates, is shown in the editor and is recorded with its phase. The
+agent itself sets the phase, so no text of the model can claim one.
 """
 
 from collections import Counter
@@ -37,8 +37,8 @@ _UNWANTED = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.CONFI
 class PhaseCalls:
     """The agent's own calls in one conversation. The methods raise only cancellation.
 
-    A tool that the session does not have is not called. After the user or a gate has refused a check, it is not tried
-    again before `clear`, so that the user does not see the same question after every round.
+    A tool that the session does not have is not called. After the user or a gate has refused a call, its tool is not
+    called again before `clear`, so that the user does not see the same question after every round.
 
     seconds      the time a call may take, by phase
     note_bytes   the largest size of a note in the memory, in bytes of UTF-8
@@ -82,7 +82,7 @@ class PhaseCalls:
             await self._run(Phase.AUTONOMOUS, _SAVE, {"content": note}, toolset)
 
     def clear(self) -> None:
-        """Allow refused checks again, because a new conversation begins."""
+        """Allow refused calls again, because a new conversation begins."""
         self._unwanted.clear()
         self._made = dict.fromkeys(SECONDS, 0)
 

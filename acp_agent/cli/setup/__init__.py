@@ -1,1 +1,1 @@
-"""`acp-agent setup EDITOR`: the settings of each editor that starts this agent."""
+"""`acp-agent setup EDITOR`: the settings with which an editor starts this agent."""

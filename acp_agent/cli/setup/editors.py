@@ -1,6 +1,6 @@
 """The editors that can be set up: where each keeps its settings, and what starts an agent there.
 
-Where the facts come from stands in `editors/NAME/README.md`.
+`editors/NAME/README.md` has the sources of these facts.
 """
 
 import json
@@ -83,6 +83,7 @@ class JsonSettings:
     path    the keys of the entry that starts the agent
     extra   members of the entry beside the command and its arguments
     alone   the key of a setting that holds only the path of the program; empty if there is none
+    note    what the user has still to do; empty for nothing
     """
 
     title: str

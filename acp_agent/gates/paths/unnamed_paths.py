@@ -37,7 +37,7 @@ _FIND = frozenset(
 _NUMBER = re.compile(r"-\d+[a-zA-Z]?")
 _PATTERNS = ("--ignore-case", "--word-regexp", "--extended-regexp", "--fixed-strings", "--perl-regexp")
 _LISTERS = {
-    # With only these options a program prints nothing but names of files. It also needs an option of _LISTING.
+    # With only these options a program prints nothing but names of files. Those in _LISTING also need an option there.
     "ls": (*"1aAtrSUXdRf", "--all", "--almost-all", "--directory", "--recursive", "--reverse"),
     "grep": (
         *(*"rRlLiwxEFGPIsZ", *_PATTERNS, "--recursive", "--files-with-matches", "--files-without-match", "--include"),
