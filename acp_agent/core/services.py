@@ -69,20 +69,19 @@ class WebPage:
 class Web(Protocol):
     """A reader of pages of public hosts over https. Web tools open no other connections."""
 
-    async def get(
-        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
-    ) -> WebPage:
+    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, truncate: bool = False) -> WebPage:
         """Return the page.
 
+        A redirect to another site (another host, apart from `www.`) is not followed, since the user may have allowed
+        only the first host.
+
         redirects    the most redirects that are followed
-        leave_site   whether a redirect to another site (another host, apart from `www.`) is followed; otherwise it is
-                     a ToolError that names the address, since the user may have allowed only the first host
         truncate     whether a page that is too large is cut; otherwise it is a ToolError
 
         Raises:
             Refused: The scheme, the host, the port or the address is forbidden, at any hop.
-            ToolError: The status is an error, there are too many redirects, there is no connection or no answer in
-                time, or the body is too large or no text.
+            ToolError: The status is an error, there are too many redirects or one to another site, there is no
+                connection or no answer in time, or the body is too large or no text.
 
         """
         ...

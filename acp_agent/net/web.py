@@ -91,9 +91,7 @@ class GuardedWeb:
         target = judge_url(url, self._rules)
         return ResolvedTarget(target, await addresses_of(target, self._resolve))
 
-    async def get(
-        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
-    ) -> WebPage:
+    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, truncate: bool = False) -> WebPage:
         """See core.services.Web, also for what it raises. The limit on seconds covers all look-ups and redirects."""
         from acp_agent.net.exchange import Hop, Redirect  # noqa: PLC0415 - as above
 
@@ -109,13 +107,13 @@ class GuardedWeb:
                         f"too many redirects: {hop.host} asked for one more than the {redirects} that are followed"
                     )
                     raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
-                first = first or ("" if leave_site else hop.host)
+                first = first or hop.host
                 hop = Hop(hop.number + 1, answer.url)
         message = f"{hop.host or 'the web'} did not give the whole page within {self._limits.timeout:g} s"
         raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
     async def _visit(self, hop: "Hop", first: str, *, truncate: bool) -> "PageOrRedirect":
-        """Request one hop. `first` is the host whose site it must stay on, or "" if it may leave."""
+        """Request one hop. `first` is the host whose site it must stay on, or "" for the first hop."""
         from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
         target = urls.judge_url(hop.url, self._rules)

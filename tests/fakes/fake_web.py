@@ -30,10 +30,7 @@ class FakeWeb:
         """Make or replace a page."""
         self.pages[url] = WebPage(url, content_type, text)
 
-    async def get(
-        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
-    ) -> WebPage:
-        del leave_site
+    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, truncate: bool = False) -> WebPage:
         self.asked.append((url, caller))
         self.redirects.append(redirects)
         self.open += 1

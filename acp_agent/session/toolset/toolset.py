@@ -113,11 +113,9 @@ class DenyAllToolset:
         terminal = LocalTerminal()  # unreachable behind the gate
         return Backends(LocalFileSystem(roots), terminal, programs=terminal, web=self)
 
-    async def get(
-        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
-    ) -> Never:
+    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, truncate: bool = False) -> Never:
         """Raise Refused."""
-        del url, caller, redirects, leave_site, truncate
+        del url, caller, redirects, truncate
         self._refuse()
 
     def _why_not(self, path: str, access: Access) -> str:

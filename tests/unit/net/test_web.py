@@ -100,12 +100,13 @@ async def test_an_upgrade_nobody_asked_for_is_an_error(world: World) -> None:
 async def test_up_to_three_redirects_are_followed_each_with_a_look_up_of_its_own(
     world: World, status: str, hops: int
 ) -> None:
+    hosts = ["example.com", "www.example.com"] * 2
     for hop in range(hops):
-        world.site.replies[f"a{hop}.example.com/"] = redirect(f"https://a{hop + 1}.example.com/", status)
-    world.site.replies[f"a{hops}.example.com/"] = reply(b"there")
-    page = await world.get("https://a0.example.com/")
-    assert (page.url, page.text) == (f"https://a{hops}.example.com/", "there")
-    assert world.net.asked == [f"a{hop}.example.com" for hop in range(hops + 1)]
+        world.site.replies[f"{hosts[hop]}/{hop}"] = redirect(f"https://{hosts[hop + 1]}/{hop + 1}", status)
+    world.site.replies[f"{hosts[hops]}/{hops}"] = reply(b"there")
+    page = await world.get("https://example.com/0")
+    assert (page.url, page.text) == (f"https://{hosts[hops]}/{hops}", "there")
+    assert world.net.asked == hosts[: hops + 1]
     assert [(record.hop, record.status) for record in world.records] == [
         *((hop, int(status[:3])) for hop in range(hops)),
         (hops, 200),
@@ -192,7 +193,7 @@ async def test_a_redirect_to_another_site_is_not_followed_and_its_name_not_looke
     with pytest.raises(
         ToolError, match=r"^example\.com redirects to another site: https://other\.example\.org/"
     ) as caught:
-        await world.get(leave_site=False)
+        await world.get()
     assert caught.value.failure.category is Category.PERMANENT_FAILURE
     assert caught.value.failure.suggestion == "Ask for that address itself."
     assert world.net.asked == ["example.com"]
@@ -202,7 +203,7 @@ async def test_a_redirect_to_another_site_is_not_followed_and_its_name_not_looke
 async def test_a_hop_that_leaves_the_site_is_recorded_as_kept_from_being_made(world: World) -> None:
     world.site.replies["/"] = redirect("https://8.8.8.8/x#part")
     with pytest.raises(ToolError, match="another site"):
-        await world.get(leave_site=False)
+        await world.get()
     made, kept = world.records
     assert (made.hop, made.status, made.block_reason) == (0, 302, None)
     assert (kept.hop, kept.url, kept.host) == (1, "https://8.8.8.8/x", "8.8.8.8")
@@ -219,7 +220,7 @@ async def test_a_redirect_to_what_is_forbidden_is_refused_as_that_and_not_as_ano
 ) -> None:
     world.site.replies["/"] = redirect(location)
     with pytest.raises(Refused):
-        await world.get(leave_site=False)
+        await world.get()
     assert world.records[1].block_reason is reason
 
 
@@ -227,7 +228,7 @@ async def test_the_site_is_that_of_the_url_asked_for_at_every_hop(world: World) 
     world.site.replies["example.com/"] = redirect("https://www.example.com/")
     world.site.replies["www.example.com/"] = redirect("https://a.example.com/")
     with pytest.raises(ToolError, match=r"^example\.com redirects to another site: https://a\.example.com/"):
-        await world.get(leave_site=False)
+        await world.get()
     assert world.net.asked == ["example.com", "www.example.com"]
 
 
@@ -235,7 +236,7 @@ async def test_the_site_is_that_of_the_url_asked_for_at_every_hop(world: World) 
 async def test_www_is_the_same_site(world: World, one: str, other: str) -> None:
     world.site.replies[f"{one}/"] = redirect(f"https://{other}/")
     world.site.replies[f"{other}/"] = reply(b"there")
-    assert (await world.get(f"https://{one}/", leave_site=False)).text == "there"
+    assert (await world.get(f"https://{one}/")).text == "there"
 
 
 @pytest.mark.parametrize("answer", [reply(status="302 Found"), reply(status="302 Found", location="\xff\xfe")])

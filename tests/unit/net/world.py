@@ -38,11 +38,10 @@ class World:
         url: str = "https://example.com/",
         *,
         timeout: float = 5.0,
-        leave_site: bool = True,
         truncate: bool = False,
     ) -> WebPage:
         with anyio.fail_after(10):
-            return await self.web(timeout=timeout).get(url, CALLER, leave_site=leave_site, truncate=truncate)
+            return await self.web(timeout=timeout).get(url, CALLER, truncate=truncate)
 
     async def failure(self, url: str = "https://example.com/", *, timeout: float = 5.0) -> AgentError:
         with pytest.raises((ToolError, Refused)) as caught:
