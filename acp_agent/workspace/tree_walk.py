@@ -129,6 +129,9 @@ _SLICE = 512  # lines that are compiled together, since RE2 limits the size of a
 _MOST_SETS = 12
 """The most slices that apply to one folder, and the most that are cached for other folders. A slice may take 8 MB."""
 
+_BYTES = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+"""For each byte that is not UTF-8, a character for private use. RE2 takes only Unicode text."""
+
 _Spec: TypeAlias = "Sequence[GitIgnoreSpec]"
 """The rules of one file in slices. The slice of the last lines comes first, because the last match decides."""
 
@@ -175,7 +178,7 @@ class IgnoreRules:
         After the time limit, entries may wrongly count as not ignored.
         """
         for start, specs in self._rules(path.rpartition("/")[0]):
-            name = f"{path[start:]}/" if is_directory else path[start:]
+            name = _comparable(f"{path[start:]}/" if is_directory else path[start:])
             for spec in specs:
                 verdict = spec.check_file(name).include
                 if verdict is not None:
@@ -230,8 +233,13 @@ class IgnoreRules:
         return specs
 
 
+def _comparable(text: str) -> str:
+    """Return the names or rules of a text, as Python decodes them, in the form in which they are compared."""
+    return text if text.isascii() else text.translate(_BYTES)
+
+
 def _parse(data: bytes, time: TimeLimit) -> _Spec:
-    lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
+    lines = _comparable(os.fsdecode(data.removeprefix(BOM))).split("\n")
     specs: list[GitIgnoreSpec] = []
     for start in range(0, len(lines), _SLICE):
         if time.is_over or len(specs) >= _MOST_SETS:

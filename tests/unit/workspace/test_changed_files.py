@@ -80,6 +80,14 @@ def test_ignored_files_and_the_folders_of_tools_are_not_looked_at(folder: Folder
     assert folder.names(folder.watch.since(state)) == (["kept.py"], [], ["kept.py"])
 
 
+def test_names_that_are_no_utf_8_are_noticed_beside_an_ignore_file(folder: Folder) -> None:
+    folder.put(".gitignore", "*.log\n")
+    inside, log = os.fsdecode(b"caf\xe9/\xff.py"), os.fsdecode(b"caf\xe9/\xff.log")
+    folder.put(inside)
+    found = folder.changes(**{inside: "changed\n", log: "new\n"})
+    assert [os.path.relpath(path, folder.path) for path in found.changed] == [inside]
+
+
 def test_binary_large_and_secret_files_are_named_and_not_shown(folder: Folder) -> None:
     found = folder.changes(a__bin=b"\0\1", big__txt="x" * 200_000, __env="KEY=1", plain__txt="p\n")
     assert folder.names(found) == ([".env", "a.bin", "big.txt", "plain.txt"], [], ["plain.txt"])

@@ -141,6 +141,13 @@ def test_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_rule(root: Root
     assert kept(root) == {".gitignore"}
 
 
+def test_names_that_are_no_utf_8_are_matched_by_their_bytes(root: Root, project: Path):
+    for path in (b"caf\xe9.log", b"caf\xe9/a.txt", b"caf\xe8/b.txt", b"\xff.txt"):
+        put(project, os.fsdecode(path))
+    (project / ".gitignore").write_bytes(b"*.log\ncaf\xe9/\n")
+    assert kept(root) == {".gitignore", os.fsdecode(b"caf\xe8/b.txt"), os.fsdecode(b"\xff.txt")}
+
+
 def test_a_rule_file_that_is_a_link_or_no_text_is_no_reason_to_fail(root: Root, project: Path, outside: Path):
     put(project, "x.log")
     put(outside, "rules", "*.log\n")
