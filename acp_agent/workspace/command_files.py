@@ -398,12 +398,16 @@ class _Walk:
             self._excepting.append(entry.path)
         if entry.is_symlink() and not self._look.follows:
             return
+        try:
+            is_folder, is_file = entry.is_dir(), entry.is_file()
+        except OSError:  # such as for a link that leads to itself: the command cannot open it either
+            return
         real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-        if entry.is_dir():
+        if is_folder:
             if entry.name not in _SKIPPED and real not in self._visited:
                 self._visited.add(real)
                 below.append(path)
-        elif entry.is_file() and (secrecy(entry.path) or secrecy(real)):
+        elif is_file and (secrecy(entry.path) or secrecy(real)):
             found.append(path)
 
     @staticmethod

@@ -167,6 +167,22 @@ def test_other_lines_of_an_ignore_file_take_no_secret_in(tmp_path: Path, line: s
     assert asks(tmp_path, "rg KEY") == "Allow"
 
 
+@pytest.mark.parametrize(("secret", "expected"), [(".env", "Ask"), ("a.py", "Allow")])
+def test_a_link_that_leads_to_itself_keeps_no_search_from_being_judged(tmp_path: Path, secret: str, expected: str):
+    plant(tmp_path, secret)
+    (tmp_path / "a").symlink_to("a")
+
+    assert asks(tmp_path, "grep -R KEY .") == expected
+
+
+def test_a_name_that_is_no_utf_8_hides_no_secret(tmp_path: Path):
+    plant(tmp_path, os.fsdecode(b"caf\xe9/x.pem"), "a.py")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    git(tmp_path, "init")
+
+    assert asks(tmp_path, "git add .") == "Ask"
+
+
 def test_an_ignored_secret_is_left_out_only_in_a_repository(tmp_path: Path):
     plant(tmp_path, "x.key")
     (tmp_path / ".gitignore").write_text("*.key\n")
