@@ -14,8 +14,9 @@ from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.services import Egress
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, sandbox_tier, why_missing
-from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules, folders_above, is_below
+from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules, folders_above
 
 _TIERS = {
     SandboxMode.BWRAP: SandboxTier.BUBBLEWRAP,

@@ -24,8 +24,9 @@ from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.processes.tree import claim, release
+from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.seccomp import filter_program
-from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
 _NEEDED = 5.0  # seconds that a trial or the holder of a network may take

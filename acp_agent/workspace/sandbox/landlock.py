@@ -17,9 +17,10 @@ from contextlib import contextmanager, suppress
 from enum import IntFlag
 from functools import cache
 
+from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.metadata import serve
 from acp_agent.workspace.sandbox.seccomp import filter_program
-from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, on every machine
 _VERSION = 1

@@ -19,7 +19,7 @@ from enum import Enum
 from threading import Thread
 from typing import NamedTuple
 
-from acp_agent.workspace.sandbox.walls import is_below
+from acp_agent.workspace.roots import is_below
 
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # requests of ioctl
 _NOTICE = struct.Struct("=QIIiIQ6Q")

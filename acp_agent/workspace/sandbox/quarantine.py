@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from acp_agent.workspace.beneath import best_opener, holding
 from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
+from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.git_folders import KINDS, UNSEARCHED, named_folder, obeyed_by_git
-from acp_agent.workspace.sandbox.walls import Protects, is_below, upper_entries
+from acp_agent.workspace.sandbox.walls import Protects, upper_entries
 
 _SUFFIX = ".quarantined"
 _MOST_NAMED = 5

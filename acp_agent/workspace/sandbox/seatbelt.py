@@ -8,7 +8,8 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, is_below
+from acp_agent.workspace.roots import is_below
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _SYSTEM = """

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 from acp_agent.core.data import frozen
 from acp_agent.core.types import Access
 from acp_agent.net.hosts import HostPattern
+from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.git_folders import LinkedRepository, linked_repositories, obeyed_by_git
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
@@ -286,11 +287,6 @@ def _existing(paths: Iterable[str]) -> tuple[str, ...]:
         if not any(is_below(path, above) for above in kept):
             kept.append(path)
     return tuple(kept)
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder, or is below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _is_within(path: str, folders: Iterable[str]) -> bool:
