@@ -11,8 +11,8 @@ Notes and facts are read early, in the thread that looks for the user's definiti
 thread, and none while nothing has changed on the disk. They are read again if the roots or the settings have changed
 when they are needed.
 
-A prompt waits for no program. `git status` runs in the background when the engine starts and after every turn, and its
-newest answer is used; only the first prompt waits for it, for a moment.
+Only the first prompt waits for a program, and only for a moment: `git status` runs in the background when the engine
+starts and after every turn, and its newest answer is used.
 """
 
 import json

@@ -131,7 +131,7 @@ class MemoryVectors:
         await self._database.write(keep)
 
     async def _rows(self, statement: str, limit: int) -> list[tuple[int, Any]]:
-        """Return rows of notes of this model. Raises StoreUnavailable."""
+        """Return the rows that a statement about this model finds. Raises StoreUnavailable."""
         return await self._database.read(
             lambda connection: connection.execute(statement, (self.model, limit)).fetchall()
         )

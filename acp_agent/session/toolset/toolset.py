@@ -222,7 +222,7 @@ class SessionTools:
         self.seen = dependencies.seen
 
     def turn_began(self) -> None:
-        """Forget cached results, because the user may have changed files. No earlier call is still running."""
+        """Forget cached results, because the user may have changed files. Call it while no call runs."""
         self._cache.turn_began()
         self.snapshots.turn_began()
         self._folders.close_replaced()
