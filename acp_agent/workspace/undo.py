@@ -33,8 +33,8 @@ _DIFF_LINES = 60
 """Lines of a difference that are shown for one file."""
 _MOST_SHOWN = 10
 """Files that are named in an answer."""
-_DIFF_CHARS = 200_000
-"""Characters of the longest text that is compared line by line."""
+_DIFF_BYTES = 200_000
+"""Bytes of the longest text that is compared line by line."""
 
 
 _MADE = TreeEntry(FOLDER, 0o1700)
@@ -570,7 +570,7 @@ def _difference(conflict: _Conflict, contents: Mapping[str, bytes]) -> list[str]
     sides = list[list[str]]()
     for entry in (conflict.left, conflict.found):
         data = b"" if entry is None or entry.kind == FOLDER else contents.get(entry.content)
-        if data is None or is_binary(data) or len(data) > _DIFF_CHARS:
+        if data is None or is_binary(data) or len(data) > _DIFF_BYTES:
             return []
         sides.append([visible(line) for line in data.decode("utf-8", "replace").splitlines()])
     left, now = sides
