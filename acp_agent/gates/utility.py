@@ -7,8 +7,9 @@
     repetition   1 if the same call was answered in this turn and nothing has changed since, else 0
     novelty      1 at the first call of a turn, 0 from the eleventh on
 
-The user's own calls, the agent's own calls and calls of exempt tools are not weighed. A call that changes something is
-never skipped for its worth. If the worth cannot be computed, the call does not run.
+The user's own calls, the agent's own calls and calls of exempt tools are not weighed. A call that changes something, or
+that asks for the state of running work, is never skipped for its worth. If the worth cannot be computed, the call does
+not run.
 """
 
 import hashlib
@@ -44,7 +45,7 @@ class Prospect(NamedTuple):
 
     @property
     def worth(self) -> float:
-        """The worth from -0.3 to 1; NaN if it cannot be computed."""
+        """The worth; NaN if a factor is not from 0 to 1."""
         parts = (self.gain, self.cost, self.repetition, self.novelty)
         if not all(0 <= part <= 1 for part in parts):
             return math.nan
@@ -138,8 +139,8 @@ def worth(invocation: Invocation, turn: TurnCalls) -> float:
 class UtilityGate(Gate):
     """A gate that skips calls worth less than `threshold`.
 
-    A model that repeats a skipped call gets a second answer, which is the same for every further repetition. After
-    three rounds the loop detection ends the turn, so repeating never makes the call run.
+    A model that repeats a skipped call gets a second answer, which is the same for every further repetition. The loop
+    detection tells the model of equal answers and then ends the turn, so repeating never makes the call run.
     """
 
     name = "utility"

@@ -186,7 +186,7 @@ async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
 
 
 def _title(said: Json, name: str) -> str:
-    """Return a server's title for a model, or its id, in one line without images, which an editor might fetch."""
+    """Return a server's title for a model, or its id, in one line. Images are escaped: an editor might fetch them."""
     words = sanitize(as_text(said)[:_SCANNED], terminal=False).split()
     return defused(" ".join(words)[:_LONGEST_TITLE] or name)
 

@@ -90,7 +90,10 @@ class Efforts(Shape):
 
 
 class ModelTable(Shape):
-    """The data file: defaults by provider type, models by prefix of their id, prices by the id without its date."""
+    """The data file.
+
+    It has defaults by provider type, models and efforts by prefix of their id, and prices by the id without its date.
+    """
 
     shape_config = ShapeConfig(strict=False)
 

@@ -125,7 +125,7 @@ def _said(part: Part) -> Iterator[Part]:
 class SanitizingProvider(WrapperProvider):
     """A Provider whose deltas and errors are safe to show in an editor. The final message stays unchanged.
 
-    Links to images, which an editor would fetch, are removed from the deltas.
+    Images in the deltas are escaped, because an editor would fetch them.
 
     redact   removes secrets from errors: some servers quote the refused key or the request
     """

@@ -37,7 +37,7 @@ MESSAGE_LIMIT: Final = 8 * 1024 * 1024
 
 
 class BrokenServerError(Exception):
-    """A server sent something that ends the connection. The message follows the server's name in a sentence."""
+    """A server sent something that ends the connection. The message follows "the server" or "the program"."""
 
 
 class LineSplitter:
@@ -195,7 +195,7 @@ class MessageChannel:
         """Sort a message, or a batch of messages, that the transport received.
 
         Raises:
-            BrokenServerError: the server has sent too many bytes that are not messages.
+            BrokenServerError: the message is too large or nests too deep, or too many lines were not messages.
 
         """
         try:

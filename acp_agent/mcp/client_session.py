@@ -246,7 +246,10 @@ class McpClientSession:
             raise self._unreadable(str(error)) from None
 
     async def ping(self) -> None:
-        """Check that the server answers. An error is an answer too. Raises ToolError if the connection is lost."""
+        """Check that the server answers. Raises ToolError if it does not.
+
+        An error is an answer too, unless its code means a lost connection or a timeout.
+        """
         try:
             await self._dispatcher.send_raw_request("ping", None)
         except MCPError as error:

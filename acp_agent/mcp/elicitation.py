@@ -1,8 +1,9 @@
 """Elicitation: questions that an MCP server asks the user (MCP 2025-11-25, "Elicitation").
 
-A server may ask only while one of its tools is running, and only a few questions a call. A question ends with the call.
-The time in which the user is asked does not count as time of the call. A server is not trusted: its texts are shortened
-and marked as the server's, and a form that asks for a secret is declined without being shown.
+A server may ask only while one of its tools is running, and only a few questions a call. When the last running call
+ends, the open questions end too. The time in which the user is asked does not count as time of the call. A server is
+not trusted: its texts are shortened and marked as the server's, and a form that asks for a secret is declined without
+being shown.
 
 ACP has fewer kinds of fields than JSON Schema (agentclientprotocol.com, schema v1, `ElicitationSchema`). A constraint
 that ACP lacks is left out, since the server checks the answer in any case. A field of a kind that ACP lacks makes the

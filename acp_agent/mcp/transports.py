@@ -34,7 +34,8 @@ _NOTICE_TIMEOUT: Final = 10.0
 _END_TIMEOUT: Final = 1.0
 _LISTEN_PAUSE: Final = 15.0
 _NOTICES: Final = 8
-"""The most such messages at once. If a server asks faster than it takes our answers, some answers are dropped."""
+"""The most messages without an answer that are sent at once. If a server asks faster than it takes our answers, some of
+them are dropped."""
 
 
 class HttpTransport:
@@ -159,7 +160,7 @@ async def _receive_body(answer: McpResponse, channel: MessageChannel, until: Ses
 
     Raises:
         ToolError: the body cannot be read.
-        BrokenServerError: the server has sent too many bytes that are not messages.
+        BrokenServerError: a message is too large or nests too deep, or too many lines or events were not messages.
 
     """
     if answer.mime == "application/json":

@@ -116,7 +116,7 @@ class StreamedResponse:
 class HttpClient:
     """The HTTP client of all model APIs. Proxies and certificates come from the environment.
 
-    There is one instance per process. Its connections belong to the event loop of the first request.
+    Each model catalog has one. Its connections belong to the event loop of the first request.
     """
 
     def __init__(self, headers: Mapping[str, str] | None = None, *, connections: "_Connections | None" = None) -> None:

@@ -383,7 +383,7 @@ def _check_header(name: str, value: str) -> None:
 
 @contextmanager
 def _translated(host: str) -> Generator[None]:
-    """Raise network errors as `network_errors` does, and name headers that cannot be sent."""
+    """Raise network errors as `network_errors` does, and report headers that cannot be sent."""
     with network_errors(host):
         try:
             yield

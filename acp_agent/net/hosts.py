@@ -164,8 +164,8 @@ def canonical_host(text: str) -> str:
     IPv6 addresses are given without brackets.
 
     Raises:
-        ValueError: The text is neither a name that can be looked up nor an address in its ordinary spelling, such as
-            `127.1`, `0x7f.0.0.1`, `017700000001` or an address with a zone id. The message says why.
+        ValueError: The text is neither a name that can be looked up nor an address in its ordinary spelling. So
+            `127.1`, `0x7f.0.0.1`, `017700000001` and addresses with a zone id are refused. The message says why.
 
     """
     if ":" in text:

@@ -123,7 +123,7 @@ def _host(text: bytes) -> str:
 
 
 def allowed_hosts(texts: Sequence[str]) -> tuple[HostPattern, ...]:
-    """Return the patterns of `network_allow`. Raises ConfigError for one that could never match a public host."""
+    """Return the patterns of `network_allow`. Raises ConfigError for one that could never match."""
     return tuple(HostPattern.read(text, "network_allow", "[tools.sandbox]") for text in texts)
 
 

@@ -3,7 +3,7 @@
     every string     is sanitized and redacted
     model and user   get filtered command output; dropped lines that matter are put back
     user, editor     get at most `display` characters of each string
-    model            gets at most `threshold` characters, or `preview` if the whole text is stored; fenced as data
+    model            gets at most `threshold` characters, and `preview` of a longer text that is stored; fenced as data
 
 `apply` is pure and may run in any thread, which it should for megabytes of text. The caller then stores the whole text,
 if it can, and calls `finish`.

@@ -173,7 +173,7 @@ class RedactedApprover:
 
 
 def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> JsonObject:
-    """Return the arguments of a call without secrets. Long texts are redacted by line, others also by argument name."""
+    """Return arguments without secrets. Texts of several lines are redacted line by line, others also by their name."""
 
     def shown(name: str, value: Json, depth: int) -> Json:
         match value:

@@ -177,7 +177,7 @@ TEXT_LIMIT = 1024 * 1024
 IMAGE_LIMIT = 20 * 1024 * 1024
 """The most base64 characters of one image."""
 IMAGES_LIMIT = 24 * 1024 * 1024
-"""The most base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
+"""The most base64 characters of all images of one prompt: Anthropic's API takes requests of 32 MB."""
 MAX_IMAGES = 20
 MAX_FILES = 50
 """The most linked files read for one prompt."""
@@ -467,7 +467,10 @@ _SEVERITIES = {"1": "ERROR", "2": "WARNING", "3": "INFO", "4": "HINT"}
 
 
 def diagnostics(text: str) -> str:
-    """Return `<diagnostics>` with a line `path:row: [SEVERITY] message` for each entry. Empty if the JSON has none."""
+    """Return the diagnostics in a JSON text: `<diagnostics>` with a line `path:row: [SEVERITY] message` for each entry.
+
+    Without entries, or for a text that is not JSON, the element has no lines.
+    """
     try:
         found = cast("Json", json.loads(text))
     except (ValueError, RecursionError):

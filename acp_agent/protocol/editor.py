@@ -119,7 +119,7 @@ class Connection:
 async def replayed(stored: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
     """Yield the updates that show a stored conversation again. Raises the errors of `stored`, and closes it.
 
-    Ids and times are those of the stored events. Three things differ from the live session. Consecutive pieces of a
+    Ids and times are those of the stored events. Five things differ from the live session. Consecutive pieces of a
     message are one chunk. Only the last usage is shown, at the end. No card refers to a terminal, since terminals do
     not outlive their process. A call without an end is shown as failed, because the process was killed. Tasks that a
     sub-agent of that process had taken are free again.

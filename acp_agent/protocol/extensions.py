@@ -345,7 +345,7 @@ class Extensions:
         self._host = host
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
-        """Return the answer to a request. Raises RpcError; anything else that it raises is a bug."""
+        """Return the answer to a request. Raises RequestError; anything else that it raises is a bug."""
         request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
         response = await _dispatch(request, METHODS, deserializer=_unchanged, validator=_unchanged)
         if "result" not in response:

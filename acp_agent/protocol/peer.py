@@ -29,7 +29,7 @@ _log = Log(__name__)
 _EOF_GRACE = 1.0
 """Seconds that running requests have to be answered after the end of the stream."""
 _INBOUND_BACKLOG = 16 * 1024 * 1024
-"""While the client has not read more than this many bytes of ours, its further requests are not read."""
+"""While more than this many bytes of ours are still unread, the client's further requests are not read."""
 
 
 @dataclass(slots=True)

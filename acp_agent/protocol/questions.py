@@ -427,7 +427,7 @@ class EditorApprover:
         self._timeout = timeout
 
     async def ask(self, question: Question) -> Decision:
-        """Ask, and return the user's decision. Anything but an option that was offered is UNANSWERED.
+        """Ask, and return the user's decision. Anything but an offered option or a cancellation is UNANSWERED.
 
         Raises ToolError if nobody answers in time, and if the question is too large to be shown whole. An answer that
         comes later is dropped.

@@ -70,7 +70,7 @@ class Server:
 
     keep          called with the params and the answer of each `session/new`, and with the session
     warm_up       called after the response that opens a session, to load what the first prompt needs
-    extend        answers the extension methods `_acp_agent/...`. Raises RpcError
+    extend        answers the extension methods `_acp_agent/...`. Raises RequestError
     initialized   the params of an `initialize` request that boot has answered
     """
 

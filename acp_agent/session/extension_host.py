@@ -114,7 +114,7 @@ class ExtensionHost:
         for problem in there.problems:
             if str(problem) not in known:
                 session.notices.warn(f"configuration: {problem}")
-        await self._resume(session)  # evicted: write it only while this process holds its lock
+        await self._resume(session)  # the move evicted it, and options are written only under its lock
         session.apply_config(there)
         session.store_options()
 

@@ -56,9 +56,9 @@ _DAMAGED = "part of what was said before could not be read; the model does not k
 class SessionFactory:
     """A factory for the engine of one session.
 
-    The auditor, the terminals, the "always" answers, the conversation and the memory of the gates exist as long as the
-    engine. The parts that depend on `[tools]` of the configuration form a snapshot of the toolset, which is built again
-    when the configuration changes.
+    The auditor, the terminals, the store of "always" answers, the conversation and the memory of the gates stay the
+    same while the engine exists. The parts that depend on `[tools]` of the configuration form a snapshot of the
+    toolset, which is built again when the configuration changes.
     """
 
     tools: ClassVar[type[SessionTools]] = SessionTools
@@ -300,7 +300,7 @@ class SessionFactory:
         return self.tools(session, self._cwd, backends, self._gate_state, needs, self._redactor, snapshots)
 
     def _sandbox(self) -> SessionSandbox | None:
-        """Return the sandbox; None if the settings want none, or if its rules cannot be read. Then no command runs."""
+        """Return the sandbox; None if the settings want none, or if its rules cannot be read (the gates deny all)."""
         try:
             walls = self._rules(self._loaded).walls()
         except ConfigError:

@@ -8,7 +8,7 @@ package a session is called
     resident   if this process holds its lock, so that it may have an engine. At most `max_sessions` are resident (see
                `pool.py`)
 
-    Operations on one session run one after another: a load waits until the last engine is closed.
+Operations on one session run one after another: a load waits until the last engine is closed.
 """
 
 from collections.abc import AsyncGenerator, Callable

@@ -322,7 +322,7 @@ class SessionPool:
             session.trust_store()
             session.transcript.store_in(
                 self._store.of(session.id)
-            )  # the last repository holds the conversation in memory
+            )  # a new one, because the old repository keeps the conversation in memory
             self._lock.release(session.id)
 
     async def resume(self, session: Session) -> None:

@@ -326,7 +326,7 @@ class Walk:
             self._inside(child, depth + 1)
 
     def _torn(self, parts: list[Node]) -> list[list[Node]]:
-        """Return the parts of a command, split at line ends and errors: there the parser may have joined two."""
+        """Return the parts of a command, split where the parser may have joined two: at line ends and errors."""
         groups: list[list[Node]] = [[]]
         end = parts[0].start_byte if parts else 0
         for child in parts:

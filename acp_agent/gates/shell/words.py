@@ -242,7 +242,10 @@ def _shown(char: str) -> str:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """Return the text and, if they differ, its normalised form and that without needless backslashes."""
+    """Return the text and its other spellings, each once.
+
+    They are the normalised form, the same without needless backslashes, and the same without what confuses the parser.
+    """
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
     # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable.

@@ -1,6 +1,6 @@
 """The verifier gate, and the small verifiers: destructive commands, injections, URLs that the user did not type.
 
-A command that wipes a system is refused (`gates/shell/danger.py` knows them). One that erases something for good may be
+A command that wipes a system is refused (`gates/shell/danger.py` says which). One that erases something for good may be
 intended: it is asked about even if a rule allows the program. URLs and SQL that look like an injection are asked about
 but never refused, because the form is no proof. Values of URL parameters for free text (`q=`, `text=`) are not judged,
 because a search for an attack is harmless. `net` decides by addresses which hosts may be reached.

@@ -1,4 +1,7 @@
-"""The strategies that decide about single lines: keep_matching, strip_noise, truncate, strip_annotated and dedup."""
+"""The strategies that decide about single lines, and `group_by_rule`, which gathers findings.
+
+The first are keep_matching, strip_noise, truncate, strip_annotated and dedup.
+"""
 
 import re
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ class CommandMatcher:
               prints, since text of other commands would be lost. Otherwise it must only be the last one that prints
     unless    an expression for commands that the rule does not apply to, or None
 
-    `other` matches every command that no earlier rule matched and of whose printing commands none matches `unless`.
+    `other` matches every command that no earlier rule matched, unless one of its printing commands matches `unless`.
     `exact`, `prefix` and `regex` are compared with the last printing command, or with the whole line if the printing
     commands are unknown. So a rule for pytest ignores `pytest > log; tail log`. `exact` is also compared with the whole
     line.

@@ -245,7 +245,7 @@ class Redactor:
             data = replaced(context + data, spans)[given:]
             found.update(span.category for span in spans)
         # Repeat until nothing is found: with a placeholder in place of a word, another secret beside it may be
-        # recognized. The text becomes shorter in each round, so this ends.
+        # recognized. The text outside placeholders becomes shorter in each round, so this ends.
         while spans := self.spans(data):
             data = replaced(data, spans)
             found.update(span.category for span in spans)

@@ -286,7 +286,7 @@ class SecretRules:
         return len(data) if found is None else found.start()
 
     def _meaning(self, word: bytes) -> Meaning | None:
-        """Return the meaning of the key of a pair. Results are cached, except for numbers."""
+        """Return the meaning of the key of a pair. Keys that differ only in digits share one entry of the cache."""
         word = word.translate(_DIGITS_ALIKE)
         try:
             return self._meanings[word]

@@ -74,7 +74,8 @@ def _bounded(lines: Sequence[str], most: int, advice: str) -> Sequence[str]:
 
 
 EarlyLooks: TypeAlias = Callable[[Collection[int]], Sequence[Callable[[], object]]]
-"""Returns the reads of the disk that a prompt needs. On these devices, it may look which of them are needed."""
+"""Returns the reads of the disk that a prompt needs. It gets the devices that answer at once: only there may it check
+with `stat` whether an earlier read still holds."""
 
 
 def no_looks(devices: Collection[int]) -> Sequence[Callable[[], object]]:
@@ -84,7 +85,7 @@ def no_looks(devices: Collection[int]) -> Sequence[Callable[[], object]]:
 
 
 class SessionExtensions:
-    """The skills, commands and sub-agents of one session.
+    """The skills, commands, sub-agents, tools and hooks that users define, for one session.
 
     sources    finds the files
     roots      returns the roots of the session; None if nothing in the folder may be used

@@ -208,7 +208,7 @@ class SessionGateState:
     auditor    None if calls are not recorded
     emit       sends events to the editor
     overflow   the store of whole outputs; None if they are not stored
-    summarize  shortens the output that is cut out; None to keep only head and tail
+    summarize  sums up an output that is too long; None to show only its head and tail
     servers    the session's MCP servers; None if MCP is not available
     elicitor   shows forms to the user; None if that is switched off
     opinion    asks a model, by its name or "" for the session's, for a short answer; None if there is none to ask

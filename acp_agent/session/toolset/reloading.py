@@ -1,8 +1,8 @@
 """The toolset of a running session, which follows the configuration as it is on disk.
 
-Before every prompt and every call, each configuration file is checked with one `stat`. If one has changed, all gates,
-roots and backends of the session are built again and replaced in one step, so that a call is judged and executed by the
-same configuration. An unusable configuration replaces nothing. The tools are built again when `[tools]` changes.
+Before every prompt and every call, each configuration file is checked with one `stat`. If one has changed, the gates,
+roots, tools, files and web of the session are built again and replaced in one step, so that a call is judged and
+executed by the same configuration. An unusable configuration replaces nothing. The terminals stay the same.
 """
 
 from collections.abc import Callable, Sequence
