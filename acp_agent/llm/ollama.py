@@ -71,14 +71,14 @@ class ModelCard:
     context_length  the window it was trained for, in tokens; None if unknown
     num_ctx         the window that its Modelfile sets, in tokens; None leaves the window to the request
     remote          whether it runs on ollama.com, always with its whole window
-    thinking        whether it takes the field `think`
+    thinking        whether it takes the field `think`; None before the server was asked
     images, tools   whether it takes pictures, and makes tool calls; None if unknown
     """
 
     context_length: int | None = None
     num_ctx: int | None = None
     remote: bool = False
-    thinking: bool = False
+    thinking: bool | None = False
     images: bool | None = None
     tools: bool | None = None
 
@@ -404,8 +404,9 @@ class OllamaProvider(HttpProvider):
         self._images = images
         self._thinking = thinking
         self._effort = effort
-        self._card = ModelCard()
-        self._asked = window is not None and images is not None
+        self._card = ModelCard(thinking=None)
+        # An effort is sent only to a model that thinks, so the server is asked unless the user has said that as well.
+        self._asked = window is not None and images is not None and (thinking is not None or effort is None)
 
     @property
     def context_window(self) -> int:
@@ -464,7 +465,8 @@ class OllamaProvider(HttpProvider):
             num_ctx=None if left_to_server else self.context_window,
             think=(self._effort or True) if thinks else False,
         )
-        if card.thinking and not thinks:  # without the field the model would think
+        may_think = self._thinking is False if card.thinking is None else card.thinking
+        if may_think and not thinks:  # without the field a thinking model would think
             body["think"] = False
         return body
 

@@ -157,6 +157,18 @@ async def test_a_model_that_does_not_think_is_not_asked_to() -> None:
     assert "think" not in sent(server, 1)
 
 
+async def test_a_model_whose_window_and_pictures_are_configured_is_still_told_not_to_think() -> None:
+    async with serving(OK, **SETTLED, thinking=False) as (provider, server):
+        await answer(provider)
+    assert sent(server, 0)["think"] is False
+
+
+async def test_an_effort_is_sent_to_a_thinking_model_whose_window_and_pictures_are_configured() -> None:
+    async with serving(showing(), OK, **SETTLED, effort=Effort.HIGH) as (provider, server):
+        await answer(provider)
+    assert sent(server, 1)["think"] == "high"
+
+
 async def test_a_server_that_is_told_everything_is_asked_nothing() -> None:
     async with serving(OK, **SETTLED) as (provider, server):
         await answer(provider)
