@@ -66,7 +66,7 @@ class DeferredEmbedder:
     """An Embedder that is built in a thread when it is first asked.
 
     model    `PROVIDER:MODEL`
-    build    makes the embedder
+    build    makes the embedder; may raise ConfigError
     """
 
     def __init__(self, model: str, build: Callable[[], Embedder]) -> None:
@@ -80,10 +80,13 @@ class DeferredEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Embed the texts, as the port says."""
+        """Embed the texts, as the port says. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
         async with self._one_at_a_time:  # it remembers the length of its vectors
             if self._built is None:
-                self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
+                try:
+                    self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
+                except ConfigError as error:
+                    raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
         return await self._built.embed(texts)
 
 
@@ -139,13 +142,7 @@ class Catalog:
         Raises ConfigError as `build` does.
         """
         config = self.find(ref)
-        if config.type not in self._loaded or config.type is ProviderType.SCRIPTED:
-            return False
-        return (
-            bool(config.api_key.strip())
-            or config.stored is None
-            or not config.stored.has(ref.provider, config.base_url)
-        )
+        return config.type in self._loaded and config.type is not ProviderType.SCRIPTED and not config.key_is_stored
 
     def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
         """Return models in the order in which they are asked.
@@ -200,7 +197,7 @@ class Catalog:
 
         Raises ConfigError, ProviderError.
         """
-        config = self.find(ModelRef(provider, ""))
+        config = await _keyed(self.find(ModelRef(provider, "")))
         list_models = importlib.import_module("acp_agent.llm.model_list").list_models
         found: tuple[ModelInfo, ...] = await list_models(config, self._client(config))
         return tuple(map(self._completed, found))
@@ -214,22 +211,23 @@ class Catalog:
         if config.type is not ProviderType.OLLAMA:
             return info
         describe = importlib.import_module("acp_agent.llm.model_list").describe_ollama_model
-        return self._completed(await describe(config, self._client(config), info))
+        return self._completed(await describe(await _keyed(config), self._client(config), info))
 
     def embedder(self, ref: ModelRef) -> Embedder:
-        """Return an Embedder. It is built in a thread when it is first asked.
+        """Return an Embedder. It is built in a thread when it is first asked. A stored key is read then.
 
         Raises:
-            ConfigError: as `build`, or the provider's API has no embedding models.
+            ConfigError: as `build`, but not for a stored key, or the provider's API has no embedding models.
 
         """
         config = self.find(ref)
         if config.type not in (ProviderType.OPENAI, ProviderType.OLLAMA):
             raise ConfigError("[llm]", "embedding_model", str(ref), "a model of a provider of type openai or ollama")
-        endpoint = endpoint_of(config, ref.model, _UNSAID)
+        known = None if config.key_is_stored else endpoint_of(config, ref.model, _UNSAID)
 
         def build() -> Embedder:
             make: Callable[..., Embedder] = importlib.import_module("acp_agent.llm.embeddings").HttpEmbedder
+            endpoint = known or endpoint_of(config, ref.model, _UNSAID)
             return make(endpoint, self._client(config), ollama=config.type is ProviderType.OLLAMA)
 
         return DeferredEmbedder(str(ref), build)
@@ -277,6 +275,13 @@ class Catalog:
                 make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
                 self._http = make()
         return self._http.with_headers(config.headers) if config.headers else self._http
+
+
+async def _keyed(config: ProviderConfig) -> ProviderConfig:
+    """Return the provider with its key. Raises ConfigError."""
+    if not config.key_is_stored:
+        return config
+    return await anyio.to_thread.run_sync(config.with_stored_key, abandon_on_cancel=True)
 
 
 def _adapter(module: str, name: str) -> "Callable[..., Provider]":

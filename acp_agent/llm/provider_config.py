@@ -121,10 +121,16 @@ class ProviderConfig:
         values = {name: getattr(options, name) for name in fields(ModelOptions)}
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
+    @property
+    def key_is_stored(self) -> bool:
+        """Whether its key has to be read from the store, which may wait for the keyring. Quick."""
+        stored = None if self.api_key.strip() or self.type is ProviderType.SCRIPTED else self.stored
+        return stored is not None and stored.has(self.name, self.base_url)
+
     def with_stored_key(self) -> "ProviderConfig":
         """Return the provider with the key that `acp-agent login` stored. A key from a variable has precedence.
 
-        May wait for the keyring, so do not call it on the event loop if `stored.has` is True. Raises ConfigError.
+        If `key_is_stored`, it may wait for the keyring, so do not call it on the event loop. Raises ConfigError.
         """
         if self.stored is None or self.api_key.strip() or self.type is ProviderType.SCRIPTED:
             return self
@@ -151,7 +157,9 @@ def _first(said: _T | None, otherwise: _T | None) -> _T | None:
 def endpoint_of(
     config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None
 ) -> ModelEndpoint:
-    """Return a model's endpoint, with a stored key if no variable holds one; see `with_stored_key`.
+    """Return a model's endpoint, with a stored key if no variable holds one.
+
+    If `config.key_is_stored`, it may wait for the keyring, so do not call it on the event loop.
 
     Raises:
         MissingKey: a ConfigError; no variable and no store has a key.

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.ports import Embedder
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.embeddings import BATCH, LONGEST_TEXT
+from tests.fakes.keyrings import OneStoredKey
 from tests.fakes.scripted_http import Hang, Reply, ScriptedHttp, Send
 from tests.rows import each_row
 
@@ -62,6 +64,21 @@ async def test_texts_become_unit_vectors_in_their_order(type_: ProviderType) -> 
     else:
         assert (request.path, body) == ("/embeddings", {"encoding_format": "float"})
     assert request.headers["authorization"] == f"Bearer {KEY}"
+
+
+@BOTH
+async def test_a_keyring_that_asks_for_a_password_does_not_stop_the_event_loop(type_: ProviderType) -> None:
+    keys = OneStoredKey(KEY)
+    async with serving(type_, answer(type_, [[1]]), api_key="", stored=keys) as (embedder, server):
+        await embedder.embed(["one"])
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert threading.get_ident() not in keys.asked_by
+
+
+@BOTH
+async def test_a_stored_key_that_cannot_be_sent_is_reported_with_the_first_texts(type_: ProviderType) -> None:
+    error = await failure(type_, api_key="", stored=OneStoredKey("no key at all"))
+    assert error.kind is ProviderErrorKind.NOT_CONFIGURED
 
 
 @BOTH

@@ -1,6 +1,7 @@
 """What servers say of their models, and what is made of it."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from acp_agent.llm.model_list import describe_ollama_model, list_models
 from acp_agent.llm.models import Price
 from acp_agent.llm.provider_config import ModelInfo
 from acp_agent.net.client import HttpClient
+from tests.fakes.keyrings import OneStoredKey
 from tests.fakes.scripted_http import Cut, Reply, ScriptedHttp, Send
 from tests.rows import each_row
 
@@ -55,6 +57,19 @@ async def failure(type_: ProviderType, *replies: Reply, **fields: Any) -> Provid
 
 def supports(**abilities: Any) -> dict[str, Any]:
     return {name: {"supported": value} for name, value in abilities.items()}
+
+
+@pytest.mark.parametrize("type_", [ProviderType.OPENAI, ProviderType.OLLAMA])
+async def test_a_keyring_that_asks_for_a_password_does_not_stop_the_event_loop(type_: ProviderType) -> None:
+    keys = OneStoredKey(KEY)
+    replies = (listing(data=[]), listing(capabilities=[])) if type_ is ProviderType.OLLAMA else (listing(data=[]),)
+    async with serving(type_, *replies, api_key="", stored=keys) as (config, _, server):
+        catalog = Catalog([config])
+        await catalog.models("acme")
+        await catalog.described(ModelInfo("acme", "m", "m"))
+        await catalog.aclose()
+    assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
+    assert threading.get_ident() not in keys.asked_by
 
 
 async def test_anthropics_models_come_page_by_page_with_their_sizes() -> None:
