@@ -126,10 +126,11 @@ class Guesses:
             self.learn(variable, [ansi_c(filled) if "\\" in filled else filled, "".join(words[1:]), *words])
         elif name in _READERS_OF_INPUT:
             text = stdin or self.fed
-            values = [text.strip(), *text.split()]
+            words = dict.fromkeys(value[:MAX_VALUE] for value in (text.strip(), *text.split()))
+            values = [*words][: MAX_VALUES + 1]  # one too many marks the text as unread
             for word in args:
                 if word.isidentifier():
-                    self.learn(word, values[:MAX_VALUE])
+                    self.learn(word, values)
         elif name in _DECLARERS and any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
             self.unread = "uses a name reference"
 

@@ -46,6 +46,11 @@ def test_a_variable_may_have_as_many_values_as_can_be_followed() -> None:
     assert "values" in values(MAX_VALUES + 1)
 
 
+def test_a_word_behind_a_thousand_others_that_a_command_reads_is_known() -> None:
+    text = f"read -a words <<< '{'a ' * 2000}sudo'; ${{words[2000]}} ls"
+    assert ("sudo", "ls") in [command.argv for command in survey(text).commands]
+
+
 def test_a_text_nobody_can_parse_is_judged_by_each_of_its_commands_once() -> None:
     text = "$(" * 30_000
     assert len(survey(text).commands) < 20
