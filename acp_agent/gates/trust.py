@@ -139,7 +139,7 @@ class SessionTrust:
         A folder about which there was no question does not reduce it.
         """
         folder = TrustLevel.TRUSTED if self.workspace.counts else self.workspace
-        return lowest(self.conversation if self.read_from else self.turn, folder, self.of_tool(invocation))
+        return lowest(self.conversation, folder, self.of_tool(invocation))
 
 
 class TrustGate(Gate):

@@ -189,17 +189,18 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
 
 _CACHE: Final[JsonObject] = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "image", "tool_use", "tool_result"})
+_DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def request_body(endpoint: ModelEndpoint, request: ModelRequest, default_max_tokens: int) -> JsonObject:
+def request_body(endpoint: ModelEndpoint, request: ModelRequest) -> JsonObject:
     """Return the body of POST /v1/messages, streaming.
 
     Cache marks stand on the system prompt, the last tool and the last block; the API allows four.
     """
     body: JsonObject = {
         "model": endpoint.model,
-        "max_tokens": request.max_tokens or endpoint.max_tokens or default_max_tokens,
+        "max_tokens": request.max_tokens or endpoint.max_tokens or _DEFAULT_MAX_TOKENS,
         "stream": True,
     }
     if endpoint.thinking:
@@ -292,7 +293,6 @@ def _mark_last_block(messages: list[Json]) -> None:
                 return
 
 
-DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after message_stop
 
@@ -334,7 +334,7 @@ class AnthropicProvider(HttpProvider):
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> bytes:
-        return write(request_body(self._endpoint, without_thoughts(request, self._refused), DEFAULT_MAX_TOKENS))
+        return write(request_body(self._endpoint, without_thoughts(request, self._refused)))
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
         """Remember the thoughts that the API refuses. Return False if the error is not about new ones.

@@ -62,7 +62,7 @@ class Talker:
         self.calls = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        body = anthropic.request_body(_ENDPOINT, request, 1000)
+        body = anthropic.request_body(_ENDPOINT, request)
         json.dumps(body, ensure_ascii=False).encode()
         if not request.tools:
             yield ModelDone(Message(Role.ASSISTANT, (TextPart("They looked at files. " * 40),)), ModelStop.END)

@@ -134,7 +134,7 @@ class WireChecked:
 
 def _checked(request: ModelRequest) -> bytes:
     thoughtful = replace(request, messages=tuple(map(_as_anthropic, request.messages)))
-    body = _json(anthropic.request_body(_ANTHROPIC, thoughtful, 1000))
+    body = _json(anthropic.request_body(_ANTHROPIC, thoughtful))
     assert_anthropic_request(body)
     assert_openai_request(_json(openai.request_body(_OTHER, request, frozenset())))
     assert_responses_request(_json(responses_request.request_body(_OTHER, request, frozenset())))
