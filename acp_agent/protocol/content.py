@@ -374,6 +374,7 @@ class Prompt:
         if found and _bytes(found) <= TEXT_LIMIT - self._size:
             self._size += _bytes(found)
             self._texts.insert(0, found)
+            self._typed = [index + 1 for index in self._typed]
             return
         for index in mentioning:
             self._texts[index] = _MENTION.sub("", self._texts[index])

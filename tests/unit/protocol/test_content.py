@@ -340,6 +340,17 @@ async def test_diagnostics_are_put_before_a_text_that_mentions_them(
     assert prompt.skipped == []
 
 
+async def test_what_the_user_typed_is_still_known_once_diagnostics_are_put_before_it(tmp_path: Path) -> None:
+    async def found() -> str:
+        return "[LSP Diagnostics]"
+
+    typed = "@explore fix @diagnostics"
+    with Roots(str(tmp_path)) as roots:
+        prompt = await Prompt.sent(wire.prompt_blocks({"sessionId": "s", "prompt": [words(typed)]}))
+        await prompt.read(LocalFileSystem(roots), FakeWeb(), found)
+    assert prompt.texts == [typed]
+
+
 async def test_a_mention_in_an_attachment_asks_for_nothing(tmp_path: Path) -> None:
     resource = {"uri": "file:///a", "text": "@diagnostics"}
     prompt = await read(tmp_path, {"type": "resource", "resource": resource}, diagnostics="block")
