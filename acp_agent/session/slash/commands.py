@@ -231,9 +231,9 @@ _IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "work
 _UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES, _STRAYS = range(81, 88)
 _REASONS = {
     _UNCLEAR: "git does not say clearly where its repository is",
-    _PROGRAMS: "git would run programs, or read files, this repository's own configuration names",
-    _OUTSIDE: "this repository's own configuration has git look at another folder",
-    _UNKNOWN: "the repository git finds does not know this folder",
+    _PROGRAMS: "git would run programs, or read files, that this repository's own configuration names",
+    _OUTSIDE: "this repository's own configuration makes git look at another folder",
+    _UNKNOWN: "the repository that git finds does not know this folder",
     _LINKS: "links among git's own files may lead anywhere",
     _ALTERNATES: "this repository takes objects from another one",
     _STRAYS: "this repository counts files elsewhere among its own",

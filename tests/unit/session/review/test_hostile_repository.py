@@ -113,7 +113,7 @@ def work_tree_of_its_own(work: Path, private: Path) -> None:
     git(work, "config", "--worktree", "core.worktree", str(private))
 
 
-UNKNOWN = "the repository git finds does not know this folder"
+UNKNOWN = "the repository that git finds does not know this folder"
 
 
 @pytest.mark.parametrize(
