@@ -20,6 +20,7 @@ from anyio.abc import Process, TaskGroup
 
 from acp_agent.cli.agent_process import AgentGone, AgentProcess, AgentRefused
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.workspace.processes.table import open_process
 
 _T = TypeVar("_T")
 
@@ -252,10 +253,9 @@ class EditorTerminals:
     ) -> EditorTerminal:
         """Start a command with `extra` variables. Raises acp.RequestError if it cannot be started."""
         try:
-            process = await anyio.open_process(
+            process = await open_process(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=cwd or None,
                 env={**self._environment, **extra},

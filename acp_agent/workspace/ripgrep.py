@@ -17,12 +17,9 @@ from importlib.resources import files
 from subprocess import DEVNULL
 from typing import cast
 
-import anyio
-import anyio.lowlevel
-from anyio.abc import Process
-
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.workspace.processes.table import open_process
 
 LONGEST_LINE = 64 * 1024
 """Bytes of a line that are shown."""
@@ -110,14 +107,10 @@ class Ripgrep:
 
     async def _run(self, arguments: list[str], take: Callable[[bytes], Awaitable[bool]], stdin: int) -> None:
         command = [self._program, *_FLAGS, *arguments]
-        process: Process | None = None
-        await anyio.lowlevel.checkpoint_if_cancelled()
         try:
-            with anyio.CancelScope(shield=True):  # a process that starts while its task is cancelled would be lost
-                process = await anyio.open_process(command, stdin=stdin, cwd=self._folder, env={})
+            process = await open_process(command, stdin=stdin, cwd=self._folder, env={})
         except OSError as error:
             raise _failure(f"{self._program}: {error.strerror}") from error
-        assert process is not None
         _limit_memory(process.pid)
         async with process:
             assert process.stdout is not None

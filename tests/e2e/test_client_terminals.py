@@ -7,8 +7,7 @@ import contextlib
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -25,8 +24,6 @@ from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
-
-editing = partial(editors.editing, short_waits=True, serves=__name__)
 
 
 def quoted(words: Sequence[str]) -> list[str]:
@@ -97,6 +94,13 @@ class ClientTerminals:
 
         return answer
 
+    async def end(self) -> None:
+        """End the process that it started, and wait for its end."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.aclose()
+
 
 COMMAND = ". ./start.sh"
 
@@ -131,20 +135,27 @@ class Stubborn:
         return False
 
 
-def contained_or_not(*, contained: bool) -> dict[str, Any]:
+@contextlib.asynccontextmanager
+async def editing(
+    folder: Path, client: str, *answers: dict[str, Any], contained: bool = False
+) -> AsyncIterator[ScriptedEditor]:
+    """An editor with the terminals of a client, and a model that gives these answers."""
     if contained and sandbox_tier() is not SandboxTier.BUBBLEWRAP:
         pytest.skip("bubblewrap builds no sandbox on this machine")
     mode = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto"} if contained else {}
-    return {"capabilities": TERMINAL_ONLY, "environment": mode}
+    options: dict[str, Any] = {"capabilities": TERMINAL_ONLY, "environment": mode, "short_waits": True}
+    async with editors.editing(folder, [*answers], serves=__name__, **options) as editor:
+        terminals = ClientTerminals(editor, CLIENTS[client])
+        try:
+            yield editor
+        finally:
+            await terminals.end()
 
 
 @pytest.mark.parametrize("contained", [False, True], ids=["uncontained", "contained"])
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_cancelled_command_ends_with_all_it_started_in(tmp_path: Path, client: str, contained: bool) -> None:
-    async with editing(
-        tmp_path, [uses(("bash", {"command": COMMAND}))], **contained_or_not(contained=contained)
-    ) as editor:
-        ClientTerminals(editor, CLIENTS[client])
+    async with editing(tmp_path, client, uses(("bash", {"command": COMMAND})), contained=contained) as editor:
         command = Stubborn(editor)
         session = await editor.open()
         async with editor.prompting(session) as turn:
@@ -158,8 +169,8 @@ async def test_a_cancelled_command_ends_with_all_it_started_in(tmp_path: Path, c
 
 
 async def test_no_prompt_after_a_cancel_is_read_before_the_cancelled_command_has_ended(tmp_path: Path) -> None:
-    async with editing(tmp_path, [uses(("bash", {"command": COMMAND}))], **contained_or_not(contained=False)) as editor:
-        ClientTerminals(editor, CLIENTS["a client that answers terminal slash kill and does nothing"])
+    client = "a client that answers terminal slash kill and does nothing"
+    async with editing(tmp_path, client, uses(("bash", {"command": COMMAND}))) as editor:
         command = Stubborn(editor)
         session = await editor.open()
         async with editor.prompting(session):
@@ -171,8 +182,8 @@ async def test_no_prompt_after_a_cancel_is_read_before_the_cancelled_command_has
 
 
 async def test_a_session_is_closed_after_its_cancelled_command_has_ended(tmp_path: Path) -> None:
-    async with editing(tmp_path, [uses(("bash", {"command": COMMAND}))], **contained_or_not(contained=False)) as editor:
-        ClientTerminals(editor, CLIENTS["a client that answers terminal slash kill and does nothing"])
+    client = "a client that answers terminal slash kill and does nothing"
+    async with editing(tmp_path, client, uses(("bash", {"command": COMMAND}))) as editor:
         command = Stubborn(editor)
         session = await editor.open()
         async with editor.prompting(session):
@@ -183,9 +194,8 @@ async def test_a_session_is_closed_after_its_cancelled_command_has_ended(tmp_pat
 
 
 async def test_a_command_over_its_time_ends_with_all_it_started_where_the_client_does_nothing(tmp_path: Path) -> None:
-    script = [uses(("bash", {"command": COMMAND, "timeout": 1})), says("on")]
-    async with editing(tmp_path, script, **contained_or_not(contained=False)) as editor:
-        ClientTerminals(editor, CLIENTS["a client that never answers terminal slash kill"])
+    client = "a client that never answers terminal slash kill"
+    async with editing(tmp_path, client, uses(("bash", {"command": COMMAND, "timeout": 1})), says("on")) as editor:
         command = Stubborn(editor)
         async with editor.prompting(await editor.open()) as turn:
             pids = await command.pids()

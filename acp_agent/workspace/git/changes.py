@@ -18,6 +18,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.workspace.git.repositories import Resolve
 from acp_agent.workspace.git.settings import local_paths
+from acp_agent.workspace.processes.table import open_process
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most bytes of an answer that are read."""
@@ -391,7 +392,7 @@ class _IncomingSearch:
 async def _ask_git(folder: str, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
     """Return what git answers in a folder; empty if it fails. If `strict`, raise NoAnswer then. Raises OSError."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    process = await anyio.open_process(
+    process = await open_process(
         ["git", *_QUIET, *args],
         cwd=folder,
         env={**variables, **_ALONE},

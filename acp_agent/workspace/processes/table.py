@@ -1,4 +1,4 @@
-"""The processes of this machine: the properties of each process, and its descendants.
+"""The processes of this machine: how one is started that is ours to end, the properties of each, and its descendants.
 
 On Linux /proc is read here: psutil looks at every process of the machine to list the children of one, which takes a
 hundred times as long, and it does not report pipes. Only on other systems is psutil loaded and used.
@@ -7,9 +7,14 @@ hundred times as long, and it does not report pipes. Only on other systems is ps
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from subprocess import PIPE
 from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import Process
 
 from acp_agent.core.data import frozen
 from acp_agent.core.process_limits import tag_of_process
@@ -19,6 +24,34 @@ MARK = "ACP_COMMAND_ID"
 
 _LOOK_AGAIN = 0.001
 _MOST_LOOKS = 50
+
+
+async def open_process(
+    command: Sequence[str],
+    *,
+    cwd: str | None,
+    env: Mapping[str, str],
+    stdin: int,
+    stderr: int = PIPE,
+    start_new_session: bool = False,
+) -> Process:
+    """Start a process with a pipe for its stdout, and return it. The caller ends it and closes its pipes.
+
+    A cancellation comes before the start or after it. If asyncio is cancelled during the start, it kills the process,
+    but nobody waits for its end or closes its pipes.
+
+    Raises:
+        OSError: the process cannot be started.
+
+    """
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    process: Process | None = None
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(
+            command, stdin=stdin, stderr=stderr, cwd=cwd, env=env, start_new_session=start_new_session
+        )
+    assert process is not None
+    return process
 
 
 @frozen

@@ -14,6 +14,7 @@ import pytest
 from acp_agent.cli.agent_process import AgentGone, AgentProcess, Direction, RecordedFrame, problems
 from acp_agent.cli.editor import DemoEditor, Editor, EditorTerminals, read_lines, write_file
 from tests.fakes.answers import allowing
+from tests.fakes.cancelled_start import left_of_a_cancelled_start
 from tests.fakes.held import PATIENCE, processes_ended
 from tests.fakes.plain_editor import LiveRecording
 
@@ -82,6 +83,17 @@ async def test_a_terminal_over_its_limit_keeps_the_end_and_never_half_a_characte
         await terminal.wait()
         shown = terminal.output()
         assert (shown["output"], shown["truncated"]) == ("bcd", True)
+
+
+def test_a_command_is_ended_if_the_editor_is_closed_while_it_starts():
+    async def open_and_close() -> None:
+        async with anyio.create_task_group() as tasks:
+            try:
+                await run(EditorTerminals(tasks, dict(os.environ), quiet), "sleep 60")
+            finally:
+                tasks.cancel_scope.cancel()
+
+    assert left_of_a_cancelled_start(open_and_close) == 0
 
 
 async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():

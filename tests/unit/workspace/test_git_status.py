@@ -9,6 +9,7 @@ import pytest
 from acp_agent.config.files import PathStamps
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.git.changes import branch_of, uncommitted
+from tests.fakes.cancelled_start import left_of_a_cancelled_start
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +83,10 @@ async def test_no_program_that_the_repository_names_runs(repository: Path, key: 
 async def test_a_filter_that_cannot_be_switched_off_ends_the_look(repository: Path):
     git(repository, "config", "filter.x=y.clean", "touch ran")
     assert await uncommitted(str(repository)) is None
+
+
+def test_git_is_ended_if_the_task_is_cancelled_while_it_starts(repository: Path):
+    assert left_of_a_cancelled_start(lambda: uncommitted(str(repository))) == 0
 
 
 async def test_a_worktree_elsewhere_is_not_listed(repository: Path):

@@ -16,6 +16,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import Ripgrep, file_type, find_ripgrep, known_types
 from acp_agent.workspace.roots import Roots
+from tests.fakes.cancelled_start import left_of_a_cancelled_start
 from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -222,6 +223,10 @@ async def test_it_ends_with_the_task_that_asked(stand: Stand):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_it_is_ended_if_the_task_is_cancelled_while_it_starts(stand: Stand):
+    assert left_of_a_cancelled_start(lambda: stand.grep(stand.answers(hang=True))) == 0
 
 
 # ------------------------------------------------------------------------------- which one is used
