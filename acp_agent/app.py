@@ -112,7 +112,7 @@ class BackgroundTasks:
 
     A task group of anyio takes three times as long to start a task, and each turn starts four.
 
-    crashed   called with the exception of a task, which leaves the others running
+    crashed   called with the exception of a task, which leaves the others running; it sees to the end of the process
     """
 
     def __init__(self, crashed: Callable[[BaseException], object]) -> None:
@@ -247,10 +247,12 @@ class App:
             await self._database.aclose()
 
     def _crashed(self, error: BaseException) -> None:
-        _report_crash(error)
         self.exit_code = _CRASHED
-        self._last_resort.arm()
-        self._peer.end()
+        try:
+            self._last_resort.arm()
+            _report_crash(error)
+        finally:
+            self._peer.end()
 
     def kill_processes(self, within: float = 1.0) -> None:
         """Kill the processes that cancelled turns have not ended, in at most `within` seconds."""

@@ -13,7 +13,7 @@ from tests.fakes.held import Held, processes_ended
 pytestmark = pytest.mark.anyio
 
 FAULTY = [sys.executable, "-m", "tests.fakes.faulty_agent"]
-FAULTS = ["task", "exit", "stubborn", "blocked", "request", "reader"]
+FAULTS = ["task", "exit", "stubborn", "blocked", "unreported", "request", "reader"]
 
 
 def faulty(tmp_path, fault, script=HOLD):
@@ -43,10 +43,10 @@ async def test_a_crash_ends_the_process_and_its_commands_with_an_error(tmp_path,
         with anyio.fail_after(WITHIN):
             await editor.agent.gone.wait()
     assert code == 1
-    assert "acp-agent has crashed" in editor.log
+    assert ("acp-agent has crashed" in editor.log) is (fault != "unreported")
 
 
-@pytest.mark.parametrize("fault", ["task", "request", "reader"])
+@pytest.mark.parametrize("fault", ["task", "unreported", "request", "reader"])
 async def test_what_was_told_before_a_crash_is_kept(tmp_path, fault):
     async with faulty(tmp_path, fault) as editor:
         held = Held(editor)

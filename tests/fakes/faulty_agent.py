@@ -52,6 +52,16 @@ class Fault:
         start(_block)
 
     @staticmethod
+    def unreported(start) -> None:
+        """A task raises, and so does what reports it."""
+
+        def report(error: BaseException) -> None:
+            raise MemoryError from error
+
+        app._report_crash = report  # pyright: ignore[reportPrivateUsage]
+        start(partial(_raise, RuntimeError("the bug")))
+
+    @staticmethod
     def request(start) -> None:
         """A request raises what is no Exception."""
         del start
