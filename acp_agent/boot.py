@@ -139,17 +139,23 @@ def _write(fd: int, request_id: int | str, result: JsonObject) -> None:
     """Write a response. The process ends if nobody reads it."""
     answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
     data = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
-    try:
-        while data:
+    while data:
+        try:
             data = data[os.write(fd, data) :]
-    except BrokenPipeError:
-        sys.exit(0)
+        except BlockingIOError:  # the editor made the stream non-blocking
+            select.select([], [fd], [])
+        except BrokenPipeError:
+            sys.exit(0)
 
 
 def _read_line(fd: int, data: bytes = b"") -> tuple[bytes, bytes]:
     """Return the line that begins with `data`, and what was read behind it."""
     while b"\n" not in data and len(data) < _LINE_LIMIT:
-        chunk = os.read(fd, _CHUNK)
+        try:
+            chunk = os.read(fd, _CHUNK)
+        except BlockingIOError:  # the editor made the stream non-blocking
+            select.select([fd], [], [])
+            continue
         if not chunk:
             return data, b""
         data += chunk
