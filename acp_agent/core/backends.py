@@ -386,7 +386,9 @@ class BackgroundProcess(Protocol):
         ...
 
     async def until(self, text: str | None, seconds: float, on_output: OnOutput) -> bool:
-        """Wait until the command prints `text`, or ends if `text` is None. Return False after `seconds`.
+        """Wait until the command prints `text`, or ends if `text` is None.
+
+        Return False after `seconds`, or if the command ends without printing `text`.
 
         Only the output after the text that the last call found is searched. `on_output` gets new output as it comes.
         """

@@ -117,7 +117,7 @@ class Memories(Protocol):
 
     @property
     def method(self) -> str:
-        """How notes are found: by "words", or by "words and meaning" with the embedding model and its last failure."""
+        """How notes are found: "words", "words and meaning (MODEL)", or "words only (MODEL failed)"."""
         ...
 
 

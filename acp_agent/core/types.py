@@ -176,7 +176,7 @@ class Touches:
 
     reads     the real paths that the call shows; "/" for all
     changes   the real paths that the call changes
-    server    the MCP server that the call may change, or that may change files; empty for none
+    server    the MCP server of a call that may change something, there or in files; empty for other calls
     queues    names of queues, such as that of questions to the user. Calls that share one keep their order
     alone     whether the call may change anything, so that no other call runs at the same time
     """
@@ -426,7 +426,7 @@ class Ask:
 
     firm      whether only the user can answer. The level full-auto refuses the call instead of answering yes
     by_name   whether a rule without wildcards that allows this call counts as a yes, since it names the subject
-    of_tool   whether the question is about the author of the tool, and not about this call
+    of_tool   whether the question is about the tool or its server, and not about this call
     by_rule   whether any rule or stored approval that allows the call counts as a yes
     folders   the folders outside the roots that the call reads, if the question is only about them. An answer may hold
               for later calls

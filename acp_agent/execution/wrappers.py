@@ -396,7 +396,8 @@ class ChangesExecutor:
     watch   looks at the files below the session's roots
     shown   whether changes are shown, or only noted
     transaction   what happens to the changes of a command that fails; None for nothing
-    later   starts a task when a cancelled turn is answered and its commands have ended; None for a look at once
+    later   starts the look after a cancelled call, when its turn is answered and its commands have ended. With None the
+            call waits for the look
     """
 
     def __init__(

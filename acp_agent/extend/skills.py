@@ -1,6 +1,7 @@
 """What users write in Markdown for the model: skills and slash commands.
 
-A skill is a folder with a SKILL.md. The model always sees its name and description, and reads its body on demand.
+A skill is a folder with a SKILL.md. The model sees its name and description, as far as `skills.max_chars` has room,
+and reads its body on demand.
 
     ---
     name: pdf

@@ -176,8 +176,8 @@ def _kept(command: Command) -> list[str]:
 def _unpacked(command: Command) -> Words:
     """Yield the folder of git's hooks if an archive or a patch may write into it.
 
-    It may if it is unpacked into the session's folder or outside of it. In a subfolder (`-C build`) no file of it
-    becomes a hook.
+    One may do so if it is unpacked into the session's folder or outside of it. In a subfolder (`-C build`) none of its
+    files becomes a hook.
     """
     name, args = command.name, command.own
     if name == "git":
