@@ -390,7 +390,7 @@ class ToolResult:
 
     @classmethod
     def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
-        """Return the result of a failed call. The model reads what happened and what to do, the user what happened."""
+        """Return the result of a failed call. The model reads what to do as well, the user only what happened."""
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
 
     @classmethod

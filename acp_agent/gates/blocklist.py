@@ -261,7 +261,7 @@ def _stays_here(command: Command) -> bool:
 
 
 def _runs_output(command: Command) -> bool:
-    """Return whether a command is named by what another one prints, or is a shell that reads its script from there."""
+    """Return whether another command's output is the name of this one, or its script if it is a shell."""
     if any(mark in command.name for mark in _UNKNOWN):
         return True
     script = command.name in tables().shells or command.name in ("source", ".")

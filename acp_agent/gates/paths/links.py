@@ -1,9 +1,9 @@
 """Tell whether links make a command line doubtful: links of the workspace, and those that the line itself may make.
 
-A command may follow links that lead out of the workspace, or an earlier command of the line may replace a file that a
-later one opens by a link: behind `git checkout evil`, `cat readme.txt` may read elsewhere. Commands that run side by
-side (`a | b`, `a & b`) have no order. Programs that run the code of the workspace are left out, since they can open
-anything without a link.
+A command may follow links that lead out of the workspace. An earlier command of the line may also put a link in the
+place of a file that a later one opens: behind `git checkout evil`, `cat readme.txt` may read elsewhere. Commands that
+run side by side (`a | b`, `a & b`) have no order. Programs that run the code of the workspace are left out, since they
+can open anything without a link.
 """
 
 import posixpath

@@ -108,7 +108,7 @@ def name_list(command: Command) -> str:
 
 
 def names_only(command: Command) -> bool:
-    """Return whether neither a command nor those that it starts open the files whose names they get."""
+    """Return whether a command and those that it starts open none of the files whose names they get."""
     leaves = [each for each in command.walk() if not each.runs]
     return all(each.name in NAMES_ONLY and each.standard for each in leaves)
 

@@ -113,7 +113,7 @@ def reads_only(command: Command) -> bool:
 
 
 def named(command: Command) -> Words:
-    """Return every word that may be a path in a command whose output names the files that another command changes."""
+    """Return every word of a command that may be a path. Its output names files, which another command changes."""
     return (Written(word, whole=True) for word in (*path_words(command), *_texts(command.argv[1:])))
 
 

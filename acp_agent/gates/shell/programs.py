@@ -486,7 +486,7 @@ _OWN_INPUT = lazy_regex(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")
 
 
 def runs_its_input(text: str) -> bool:
-    """Return whether a command line starts something that may run what it reads from its standard input as commands.
+    """Return whether a command line may start something that runs its standard input as commands.
 
     That is a shell or an interpreter without a script, or a way to one. What is not clear counts as one.
     """
