@@ -210,7 +210,7 @@ def verify(path: str) -> Iterator[AuditReport]:
     while report.older and report.fault is None:
         path = os.path.join(os.path.dirname(path), report.older)
         if path in seen or os.path.basename(path) != report.older:
-            yield AuditReport(path, fault=AuditFinding(0, "is no older file"))
+            yield AuditReport(path, fault=AuditFinding(0, "the newer file continues it, but it cannot be an older one"))
             return
         seen.add(path)
         try:

@@ -327,7 +327,9 @@ def test_a_file_that_names_itself_as_the_older_one_ends_the_search(tmp_path):
         path.write_bytes(line)
         reports = list(verify(str(path)))
         assert reports[0].fault is None
-        assert [report.fault.text for report in reports[1:] if report.fault] == (["is no older file"] if name else [])
+        assert [report.fault.text for report in reports[1:] if report.fault] == (
+            ["the newer file continues it, but it cannot be an older one"] if name else []
+        )
 
 
 def test_a_file_that_is_gone_is_missed_while_its_head_is_there(tmp_path):
