@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import cast
@@ -322,7 +322,8 @@ async def end_agent(process: Process, grace: float = _END_GRACE) -> None:
             with anyio.move_on_after(grace):
                 await process.wait()
                 return
-            os.killpg(process.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(process.pid, number)
 
 
 def problems(error: BaseException) -> list[str]:

@@ -6,12 +6,14 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import acp
 import anyio
 import pytest
+from anyio.abc import Process
 
-from acp_agent.cli.agent_process import AgentGone, AgentProcess, Direction, RecordedFrame, problems
+from acp_agent.cli.agent_process import AgentGone, AgentProcess, Direction, RecordedFrame, end_agent, problems
 from acp_agent.cli.editor import DemoEditor, Editor, EditorTerminals, read_lines, write_file
 from tests.fakes.answers import allowing
 from tests.fakes.cancelled_start import left_of_a_cancelled_start
@@ -300,3 +302,25 @@ async def test_an_agent_that_ignores_everything_is_killed(tmp_path):
         async with agent.running(), Editor(agent, allowing):
             await agent.messages.until(lambda _frame: True)
     assert agent.returncode == -signal.SIGKILL
+
+
+class _Stdin:
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+class _JustEnded:
+    """An agent that ends between the wait for its end and the signal. Nothing has its number any more."""
+
+    stdin = _Stdin()
+
+    def __init__(self) -> None:
+        self.pid = os.spawnvp(os.P_NOWAIT, "true", ["true"])
+        os.waitpid(self.pid, 0)
+
+    async def wait(self) -> None:
+        await anyio.sleep_forever()
+
+
+async def test_an_agent_that_ends_just_before_it_is_signalled_is_no_error() -> None:
+    await end_agent(cast("Process", _JustEnded()), grace=0.0)
