@@ -63,7 +63,7 @@ class SandboxGate(Gate):
     resolve           resolves paths that a tool itself touches (FileSystem.resolve)
     resolve_command   resolves paths that a command names; the two sandboxes are configured separately
     folder, folder_of_command   return the dependency that contains a path, or None
-    refuse_url        returns why a URL is refused before its host is looked up, or None
+    refuse_url        returns the refusal of a URL before its host is looked up, or None
     workspace         finds the links that a command may follow
     """
 
@@ -73,7 +73,7 @@ class SandboxGate(Gate):
         self,
         resolve: Resolve,
         resolve_command: Resolve,
-        refuse_url: Callable[[str], str | None] = _no_opinion,
+        refuse_url: Callable[[str], Refused | None] = _no_opinion,
         workspace: Workspace | None = None,
         *,
         folder: FindDependency = _no_folder,
@@ -96,9 +96,9 @@ class SandboxGate(Gate):
                 return Deny(str(error), error.failure.category, advice=error.failure.suggestion)
             if not path.access.changes and (folder := self._folder(path.path)) is not None:
                 readable[folder] = None
-        reason = next(filter(None, map(self._refuse_url, facts.urls)), None)
-        if reason is not None:
-            return Deny(reason)
+        refused = next(filter(None, map(self._refuse_url, facts.urls)), None)
+        if refused is not None:
+            return Deny(str(refused), advice=refused.failure.suggestion)
         for line in facts.commands:
             verdict = self._command(line, readable)
             if isinstance(verdict, Deny):

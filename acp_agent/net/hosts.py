@@ -244,11 +244,9 @@ class HostRules:
         """Raise RequestBlocked if the settings, or the name itself, forbid a canonical host or a port."""
         if port not in self._ports:
             listed = ", ".join(map(str, sorted(self._ports)))
-            raise RequestBlocked(
-                BlockReason.SSRF, f"port {port} of {host} may not be reached, only {listed}", host=host
-            )
+            raise _unusable(host, f"may not be reached at port {port}, only at {listed}", advice_about(host))
         if (why := why_local(host)) is not None:
-            raise RequestBlocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host)
+            raise _unusable(host, f"is no public host: {why}", advice_about(host))
         if any(pattern.matches(host) for pattern in self._denied):
             raise RequestBlocked(BlockReason.BLOCKLIST, f"{host} is on the list of denied domains", host=host)
         if self._allowed and not any(pattern.matches(host) for pattern in self._allowed):
@@ -295,7 +293,7 @@ def _refuse_forbidden(target: WebTarget, addresses: tuple[Address, ...]) -> None
     for address in addresses:
         if (why := why_forbidden(address)) is not None:
             means = "is" if str(address) == target.host else f"is at {address}, which is"
-            raise RequestBlocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
+            raise _unusable(target.host, f"{means} no public address ({why})", advice_about(target.host))
 
 
 def _literal(host: str) -> tuple[Address, ...]:
@@ -327,6 +325,12 @@ async def looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
     if len(addresses) > MAX_ANSWERS:
         raise _unusable(target.host, f"has {len(addresses)} addresses, and {MAX_ANSWERS} is the most")
     return addresses
+
+
+def advice_about(host: str) -> str:
+    """Return what the model is told to do instead of reading a page of this machine; "" for any other host."""
+    here = host == "localhost" or host.endswith(".localhost") or any(each.is_loopback for each in _literal(host))
+    return "Ask a server on this machine with `bash`, such as with curl." if here else ""
 
 
 def _unusable(host: str, what: str, suggestion: str = "") -> RequestBlocked:

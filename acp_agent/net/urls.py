@@ -24,6 +24,7 @@ from acp_agent.net.hosts import (
     Resolve,
     ResolvedTarget,
     WebTarget,
+    advice_about,
     canonical_host,
     looked_up,
     read_address,
@@ -35,6 +36,7 @@ with without("httpx._main"):  # httpx would load its command line with click, ri
     import httpx
 
 _HTTPS: Final = 443
+_USE_HTTPS: Final = "Use the plain https:// address."
 
 
 def judge_url(url: str, rules: HostRules) -> WebTarget:
@@ -51,7 +53,9 @@ def judge_url(url: str, rules: HostRules) -> WebTarget:
         named, host = f"not {split.scheme[:20]}" if split.scheme else "and none is named", ""
         with suppress(ValueError):
             host = canonical_host(split.hostname or "")  # for the record
-        raise RequestBlocked(BlockReason.SCHEME, f"only https may be used, {named}", host=host)
+        reason = f"only https may be used, {named}"
+        advice = advice_about(host) or (_USE_HTTPS if split.scheme == "http" else "")
+        raise RequestBlocked(BlockReason.SCHEME, reason, host=host, suggestion=advice)
     if "@" in split.netloc or parsed.userinfo:
         raise _malformed("it carries a user name or password, or an @ before the host")
     host, port = _agreed(split, parsed)
@@ -92,9 +96,7 @@ def _agreed(split: SplitResult, parsed: httpx.URL) -> tuple[str, int]:
 
 
 def _malformed(why: str) -> RequestBlocked:
-    return RequestBlocked(
-        BlockReason.SSRF, f"this URL may not be used: {why}", suggestion="Use the plain https:// address."
-    )
+    return RequestBlocked(BlockReason.SSRF, f"this URL may not be used: {why}", suggestion=_USE_HTTPS)
 
 
 _PORTS: Final = {"https": 443, "http": 80}

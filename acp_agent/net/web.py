@@ -68,14 +68,14 @@ class GuardedWeb:
         self._dial = dial
         self._trust = ssl_context
 
-    def refusal(self, url: str) -> str | None:
-        """Return why a URL is refused without a look-up, or None if only a look-up can tell. Touches no network."""
+    def refusal(self, url: str) -> RequestBlocked | None:
+        """Return the refusal of a URL, or None if only a look-up of its host can tell. Touches no network."""
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
 
         try:
             refuse_literal(judge_url(url, self._rules))
         except RequestBlocked as error:
-            return str(error)
+            return error
         return None
 
     async def judge(self, url: str) -> ResolvedTarget:

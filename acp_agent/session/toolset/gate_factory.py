@@ -15,6 +15,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.data import frozen
+from acp_agent.core.errors import Refused
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Elicitor, Invocation, ModelRequest
 from acp_agent.core.secrets import Redact, verbatim
@@ -173,7 +174,7 @@ class GateContext:
 
     files        the directories of the file tools
     shell        the directories that commands may name
-    refuse_url   returns why a URL is refused even without a DNS look-up, or None
+    refuse_url   returns the refusal of a URL that needs no DNS look-up, or None
     offered      the tools that the client allows; None for all
     model        returns the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     contained    whether a sandbox contains the commands
@@ -186,7 +187,7 @@ class GateContext:
     options: SessionOptions
     files: Roots
     shell: Roots
-    refuse_url: Callable[[str], str | None] = lambda _: None
+    refuse_url: Callable[[str], Refused | None] = lambda _: None
     offered: tuple[str, ...] | None = None
     urls: UrlMemory = field(default_factory=UrlMemory)
     trust: SessionTrust = field(default_factory=SessionTrust)

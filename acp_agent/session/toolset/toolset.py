@@ -326,7 +326,7 @@ class SessionTools:
         return FileWatch(roots, self.snapshots, limits)
 
     def _gate_context(
-        self, files: Roots, shell: Roots, refuse_url: Callable[[str], str | None], protected: ProtectedPaths
+        self, files: Roots, shell: Roots, refuse_url: Callable[[str], Refused | None], protected: ProtectedPaths
     ) -> GateContext:
         session, memory = self._session, self._state.memory
         return GateContext(

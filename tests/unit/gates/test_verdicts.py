@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.types import (
@@ -358,9 +358,12 @@ def test_what_is_known_before_any_gate_is_asked_about():
 
 def test_the_sandbox_asks_for_each_thing_that_leaves_it(tmp_path):
     gate = SandboxGate(
-        inside(str(tmp_path)), inside(str(tmp_path)), refuse_url=lambda url: "no" if "x" in url else None
+        inside(str(tmp_path)),
+        inside(str(tmp_path)),
+        refuse_url=lambda url: Refused("no", "Use curl.") if "x" in url else None,
     )
-    assert verdict(gate, call("fetch", UrlSubject("https://x/"))) == Deny("no")
+    refused = verdict(gate, call("fetch", UrlSubject("https://x/")))
+    assert (refused, refused.advice) == (Deny("no"), "Use curl.")
     assert verdict(gate, call("fetch", UrlSubject("https://y/"))) == Allow()
     outside = "outside the workspace: /etc/hosts"
     assert verdict(gate, command("cat /etc/hosts")) == Ask(outside, firm=True)

@@ -143,6 +143,27 @@ async def test_the_record_says_why_a_request_was_not_made(url: str, reason: Bloc
     assert [record.block_reason for record in records] == [reason]
 
 
+def test_a_model_that_asks_for_its_own_server_is_told_what_can_reach_it() -> None:
+    web = GuardedWeb(WebLimits(), record=lambda _: None)
+    for url, is_here in (
+        ("http://localhost:3000/", True),
+        ("http://127.0.0.1:8123/", True),
+        ("https://127.0.0.1/", True),
+        ("https://localhost:8443/", True),
+        ("https://app.localhost/", True),
+        ("https://[::1]/", True),
+        ("http://example.com/", False),
+        ("https://example.com:8443/", False),
+        ("https://10.0.0.1/", False),
+        ("https://localhost.example.lan/", False),
+    ):
+        refusal = web.refusal(url)
+        assert refusal is not None
+        assert ("curl" in refusal.failure.suggestion) is is_here, url
+        assert ("https://" in refusal.failure.suggestion) is (url == "http://example.com/"), url
+    assert web.refusal("https://example.com/") is None
+
+
 # ------------------------------------------------------------------- any address, in any spelling
 
 
@@ -276,4 +297,4 @@ async def test_a_name_in_an_internal_zone_is_refused_whatever_it_resolves_to(hos
 @pytest.mark.parametrize("allowed", ["nas.lan", "*.lan", "wiki.corp"])
 async def test_an_allow_list_does_not_open_an_internal_zone(allowed: str) -> None:
     web = GuardedWeb(WebLimits(), allowed_domains=(allowed,), record=lambda _: None)
-    assert "no public host" in (web.refusal(f"https://{allowed.replace('*', 'nas')}/") or "")
+    assert "no public host" in str(web.refusal(f"https://{allowed.replace('*', 'nas')}/"))
