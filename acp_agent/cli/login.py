@@ -64,7 +64,7 @@ def key_lines(
 
 
 def _place(credential: Credential) -> str:
-    return "keyring" if credential.mark else "file"
+    return "file" if credential.key else "keyring"
 
 
 _PATIENCE = 20.0  # seconds for the server to list its models

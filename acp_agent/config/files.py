@@ -11,7 +11,8 @@ The file of stored keys, `credentials.toml`, has a table for each provider:
     keyring = "5e884898da28…"           # the key is in the system's keyring; each login writes another mark
 
 A key is never sent to another address than the one it was stored for. The file has mode 0600. The keyring is asked only
-for providers that have a mark here. Entries of another form are skipped.
+for providers that have a mark and no key here. If there are both, the keyring could not be used at the last login and
+still has the key of an earlier one, which `acp-agent logout` removes. Entries of another form are skipped.
 """
 
 import os
@@ -253,7 +254,8 @@ class Credential:
 
     base_url   the address the key is for, without a trailing slash; empty for the vendor's own
     key        the key itself; empty if it is in the keyring
-    mark       the name of the key's entry in the keyring; empty if the key is in the file
+    mark       a mark of the login that stored a key in the keyring; empty if there is none. With `key`, it stands for a
+               former key, which is not used, but is still in the keyring until `acp-agent logout`
     """
 
     provider: str
@@ -286,6 +288,8 @@ def understood(table: Mapping[str, object]) -> tuple[Credential, ...]:
     found: list[Credential] = []
     for provider, entry in table.items():
         match entry:
+            case {"base_url": str(base_url), "key": str(key), "keyring": str(mark)} if key:
+                found.append(Credential(provider, base_url, key, mark))
             case {"base_url": str(base_url), "key": str(key)} if key:
                 found.append(Credential(provider, base_url, key=key))
             case {"base_url": str(base_url), "keyring": str(mark)} if mark:

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acp_agent.config.files import (
@@ -206,7 +207,10 @@ class CredentialStore:
             return self._from_keyring[credential]
 
     def keep(self, provider: str, base_url: str | None, key: str) -> KeyLocation:
-        """Store a key in place of the provider's former one. Raises ConfigError if it cannot be stored."""
+        """Store a key in place of the provider's former one. Raises ConfigError if it cannot be stored.
+
+        If the keyring cannot be used now but has the former key, the file says so, and `forget` removes both.
+        """
         if self._tell is not None:
             self._tell([key])
         address = plain_address(base_url)
@@ -219,7 +223,13 @@ class CredentialStore:
         else:
             remark = ""
             credential = Credential(provider, address, mark=secrets.token_hex(16))
-        damage = self._change(lambda before: [*(each for each in before if each.provider != provider), credential])
+
+        def changed(before: tuple[Credential, ...]) -> list[Credential]:
+            former = next((each.mark for each in before if each.provider == provider), "")
+            stored = credential if credential.mark else replace(credential, mark=former)
+            return [*(each for each in before if each.provider != provider), stored]
+
+        damage = self._change(changed)
         return KeyLocation(where, "; ".join(filter(None, (remark, damage))))
 
     def forget(self, provider: str | None = None) -> RemovedKeys:
@@ -288,6 +298,8 @@ class CredentialStore:
 def _toml(credentials: Iterable[Credential]) -> str:
     lines = ["# Keys that `acp-agent login` stored; `acp-agent logout` removes them.", ""]
     for each in credentials:
-        kept = f"keyring = {quoted(each.mark)}" if each.mark else f"key = {quoted(each.key)}"
-        lines += [f"[{quoted(each.provider)}]", f"base_url = {quoted(each.base_url)}", kept, ""]
+        lines += [f"[{quoted(each.provider)}]", f"base_url = {quoted(each.base_url)}"]
+        lines += [f"key = {quoted(each.key)}"] if each.key else []
+        lines += [f"keyring = {quoted(each.mark)}"] if each.mark else []
+        lines.append("")
     return "\n".join(lines)

@@ -147,6 +147,23 @@ def test_forgetting_removes_one_key_or_all_from_wherever_they_are(store, ring, t
     assert store.key("b", "") == ""
 
 
+def test_a_key_that_a_later_login_left_in_the_keyring_is_removed_at_logout(store, ring, tmp_path):
+    store.keep("a", None, KEY)
+    keyring.set_keyring(LockedKeyring())
+    store.keep("a", "https://h/v1", OTHER)
+    store.keep("a", None, OTHER)
+    assert store.key("a", "") == OTHER
+    assert store.forget().remark.startswith("the key of a is still in the keyring")
+    keyring.set_keyring(ring)
+    store.keep("a", None, KEY)
+    keyring.set_keyring(fail.Keyring())
+    store.keep("a", None, OTHER)
+    keyring.set_keyring(ring)
+    assert store.key("a", "") == OTHER
+    assert store.forget().remark == ""
+    assert ring.entries == {}
+
+
 def test_what_the_keyring_does_not_let_go_is_used_no_more_and_told(store, ring):
     store.keep("a", None, KEY)
     keyring.set_keyring(LockedKeyring())
