@@ -282,7 +282,8 @@ class SubAgentRuns:
     async def steer(self, which: str, words: str) -> AgentRun:
         """End a run if it still goes on, and begin it anew, with its conversation and these words.
 
-        Raises ToolError if its definition has changed: the run would go on under the former one.
+        Raises ToolError if its definition has changed, since the run would go on under the former one, and if the run
+        does not end in time, since one worker would work twice.
         """
         run = self._known(which)
         if self._needs.definitions().get(run.definition.name.lower()) != run.definition:
@@ -290,6 +291,9 @@ class SubAgentRuns:
             raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, "Give an agent the whole task in a new run.")
         await self.cancel(run.id)
         run.told = True
+        if not run.ended:
+            told = f"{run.id} was cancelled, but has not ended yet"
+            raise ToolError(ToolErrorCategory.TIMEOUT, told, "Call again in a moment, or give a new run the task.")
         return self._beside(run.definition, words, run.worker, run.id)
 
     # ------------------------------------------------------------------------------------- reports

@@ -15,17 +15,19 @@ from acp_agent.core.types import CallingAgent
 from acp_agent.subagents.definitions import Definition, built_in
 from acp_agent.subagents.runs import RunDependencies, RunLimits, SubAgentRuns
 from acp_agent.subagents.worker import Progress, WorkOutcome
+from tests.fakes.passing_time import pass_time
 
 pytestmark = pytest.mark.anyio
 
 
 @dataclass
 class Puppet:
-    """A worker that says its words back, and works for ever on "hold"."""
+    """A worker that says its words back. "hold" takes it for ever, and "deaf" until `let_go`, also if cancelled."""
 
     calls: int = 0
     said: list[str] = field(default_factory=list[str])
     begun: anyio.Event = field(default_factory=anyio.Event)
+    let_go: anyio.Event = field(default_factory=anyio.Event)
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
         self.said.append(words)
@@ -33,6 +35,9 @@ class Puppet:
         await progress(ToolProgress(caller.card, output=f"I begin {words}"))
         if words == "hold":
             await anyio.sleep_forever()
+        if words == "deaf":
+            with anyio.CancelScope(shield=True):
+                await self.let_go.wait()
         if words == "break":
             raise RuntimeError(words)
         return WorkOutcome(" then ".join(self.said), "it gave up" if words == "give up" else "")
@@ -186,6 +191,24 @@ async def test_steering_goes_on_with_the_same_worker_under_the_same_id(bench: Be
     with anyio.fail_after(10):
         await bench.runs.steer("explore-1", "once more")
         assert "hold then look then once more" in await bench.runs.wait()
+
+
+async def test_a_run_that_does_not_end_is_not_begun_a_second_time(bench: Bench):
+    await bench.runs.spawn("explore", "deaf")
+    await bench.puppet.begun.wait()
+    async with anyio.create_task_group() as tasks:
+
+        async def steer() -> None:
+            with pytest.raises(ToolError, match="explore-1 was cancelled, but has not ended yet"):
+                await bench.runs.steer("explore-1", "look")
+            bench.puppet.let_go.set()
+
+        tasks.start_soon(steer)
+        await anyio.wait_all_tasks_blocked()
+        pass_time(10)
+    await anyio.wait_all_tasks_blocked()
+    run = await bench.runs.steer("explore-1", "look")
+    assert (run.task, bench.puppet.said) == ("look", ["deaf"])
 
 
 async def test_a_run_of_an_agent_that_was_changed_or_taken_away_since_is_not_steered(bench: Bench):
