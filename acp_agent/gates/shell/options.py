@@ -268,11 +268,11 @@ def shell_call(args: tuple[str, ...]) -> ShellCall:
     table, texts = tables(), list[str]()
     letters = ""
     index = 0
-    while index < len(args) and args[index][:1] in ("-", "+") and len(args[index]) > 1:
+    while index < len(args) and args[index][:1] in ("-", "+"):
         word = args[index]
         name, equals, value = word.partition("=")
         index += 1
-        if word == "--":
+        if word in ("-", "--"):
             break
         if name in table.shell_text:
             texts.append(value if equals else " ".join(args[index : index + 1]))

@@ -70,6 +70,8 @@ U = (
     'sh -c "rm -rf /"',
     "bash -lc 'cd /tmp && rm -rf /'",
     "bash -c -- 'rm -rf /'",
+    "bash -c - 'rm -rf /'",
+    "sh -c + 'rm -rf /'",
     'bash -c \'bash -c "bash -c \\"rm -rf /\\""\'',
     "eval 'rm -rf /'",
     "eval rm -rf /",

@@ -4,8 +4,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from acp_agent.gates.shell.command import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -249,11 +247,28 @@ def test_a_long_text_that_takes_too_long_to_parse_is_given_up_and_a_short_one_is
     assert isinstance(Parses(seconds).parse("ls", MAX_BYTES), Parsed)
 
 
-@pytest.mark.parametrize(
-    "args", [("--command", "x", "a"), ("--command=x", "a"), ("-c", "x", "a"), ("-oc", "pipefail", "x", "a")]
+@each_row(
+    "args",
+    [
+        ("--command", "x", "a"),
+        ("--command=x", "a"),
+        ("-c", "x", "a"),
+        ("-oc", "pipefail", "x", "a"),
+        ("-c", "--", "x", "a"),
+        ("-c", "-", "x", "a"),
+        ("-c", "+", "x", "a"),
+        ("-c", "+", "-e", "-", "x", "a"),
+    ],
 )
 def test_the_text_of_a_shell_is_told_from_its_operands(args: tuple[str, ...]):
     assert shell_call(args) == ShellCall(("x",), ("a",))
+
+
+def test_a_dash_ends_the_options_of_a_shell_and_a_plus_sign_is_an_option_without_letters():
+    for marks in ((), ("-",), ("--",), ("+",), ("+", "-")):
+        assert shell_call((*marks, "x", "a")) == ShellCall((), ("x", "a")), marks
+        assert subprocess.run(("sh", *marks, "/dev/stdin", "a"), input=b'test "$1" = a', check=False).returncode == 0
+        assert subprocess.run(("sh", "-c", *marks, 'test "$1" = a', "x", "a"), check=False).returncode == 0
 
 
 def test_a_descriptor_that_is_closed_or_copied_touches_no_file():
