@@ -344,3 +344,10 @@ async def test_it_holds_against_rules_grants_full_auto_and_the_user(tmp_path):
 
 def test_tools_without_a_command_pass():
     assert Judged(BlocklistGate(DEFAULT)).judge(call("read", arguments={"path": "sudo"})) == Allow()
+
+
+def test_a_command_of_a_group_that_asks_is_asked_about_also_beside_a_harmless_substitution():
+    policy = BlocklistPolicy(groups=("remote_exec", "package_install"))
+    asked = Ask("belongs to the group package_install: npm install")
+    for text, verdict in (("npm install x", asked), ('npm install "$(date)"', asked), ("npm ls", Allow())):
+        assert judge(ShellText(text), policy) == verdict, text

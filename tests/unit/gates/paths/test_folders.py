@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.gates.gate import CommandFacts
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders
+from acp_agent.gates.shell.command import Command
 from tests.unit.gates.chain import Chain, command, full_auto
 
 PRELUDE = """
@@ -186,3 +188,12 @@ async def test_a_way_that_only_seems_to_be_inside_is_refused(chain: Chain):
 def test_a_folder_that_cannot_be_entered_is_not_taken_for_entered(project: Path):
     facts = CommandFacts("cd a; cat ../x", is_folder=lambda path: False)
     assert set(facts.steps[-1].folders.possible) == {"", "a"}
+
+
+def test_a_pattern_is_known_until_it_stands_for_more_files_than_are_resolved():
+    words = Command(("ls", "*"), patterns=frozenset("*"))
+    for count, known in ((MAX_WORDS, True), (MAX_WORDS + 1, False)):
+        names = [str(number) for number in range(count)]
+        folders = Folders(lambda _, folder, names=names: names if folder == "a" else (), ("a", "b"))
+        found = folders.matches("*", words)
+        assert found == (tuple(f"a/{name}" for name in names) if known else None), count

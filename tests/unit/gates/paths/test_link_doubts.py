@@ -183,6 +183,7 @@ def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: Judged,
         "find . -exec rm {} +",
         "find . -exec ls -ld {} +",
         "find . -exec chmod -h u+w {} +",
+        "find . -exec chown --no-dereference me {} +",
         "fd -t f -x cat",
         "fd -e py -x wc -l",
     ],
@@ -271,6 +272,13 @@ MAKERS = (
     "bash -c 'git checkout evil'",
     "find . -exec ln -s src x \\;",
 )
+
+
+def test_a_file_that_is_named_like_a_pattern_does_not_stand_for_all_that_the_pattern_moves(gate: Judged, root: Path):
+    (root / "a*").write_text("")
+    for word, known in (("'a*'", True), ("a*", False)):
+        verdict = gate.judge(command(f"mv {word} docs && cat readme.txt"))
+        assert isinstance(verdict, Allow if known else Ask), word
 
 
 @each_row("maker", MAKERS)

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.core.types import Access, Allow, Ask, PathSubject
-from acp_agent.gates.shell.command import survey
+from acp_agent.gates.shell.command import Command, survey
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import VerifierGate
@@ -454,3 +454,9 @@ def test_tar_packs_what_it_names_where_it_stands_and_in_the_folders_it_goes_to(t
     packed = reading(survey(text).commands[0])
     assert packed is not None
     assert set(packed.folders) == folders
+
+
+def test_where_it_is_unclear_in_which_folder_git_runs_it_keeps_the_files_that_no_pathspec_leaves_out():
+    kept = reading(Command(("git", "-C", "$DIR", "add", ".", ":!conf")))
+    assert kept is not None
+    assert (kept.folders, kept.shows(FoundSecret(".env"))) == ((".",), True)

@@ -15,6 +15,7 @@ from acp_agent.workspace.sandbox.landlock import (
     Right,
     _allow,
     _new_ruleset,
+    _times,
     grants,
     known_rights,
     landlock_abi,
@@ -142,6 +143,14 @@ def test_a_file_made_meanwhile_beside_something_closed_gets_its_rights(root, tmp
     (root / "new").write_text("new")
     assert ran(f"cat {root}/new {root}/.env") == "new"
     sandbox.close()
+
+
+def test_the_rules_are_made_again_when_a_folder_above_something_closed_comes_or_changes(root):
+    around = walls(root, hidden=(str(root / "src" / "none" / "key"),))
+    before = _times(around)
+    assert before == (root.stat().st_mtime_ns, (root / "src").stat().st_mtime_ns, 0)
+    (root / "src" / "none").mkdir()
+    assert [time > earlier for time, earlier in zip(_times(around), before, strict=True)][1:] == [True, True]
 
 
 @needs_landlock
