@@ -368,7 +368,6 @@ class SessionFactory:
             await self._agent.agent()
         except (AgentError, LoginRequired) as error:  # the session's own model is not configured
             self._handoff.put(before)
-            await self._agent.agent()
             advice = "Tell the user. Go on with the task yourself."
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), advice) from error
         return told

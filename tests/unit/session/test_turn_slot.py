@@ -1,6 +1,7 @@
 """One turn at a time, and whatever becomes of it, there is room for the next."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -35,7 +36,9 @@ class Settling:
             raise self.failure
 
 
-async def ran(slot: TurnSlot, turn: Callable[[], Awaitable[Answer]], settling: Settling) -> Answer:
+async def ran(
+    slot: TurnSlot, turn: Callable[[], Awaitable[Answer]], settling: Callable[[bool], Awaitable[None]]
+) -> Answer:
     """A turn as a session runs it."""
     answer = CANCELLED
     async with slot.turn(settling) as scope:
@@ -335,3 +338,90 @@ async def test_what_can_wait_waits_for_all_turns_and_not_for_ever(monkeypatch: p
     assert over == [False, False]
     async with slots[1].turn(Settling(slots[1])):
         await IdleWaiter(lambda: slots, patience=0.01)()
+
+
+async def test_what_can_wait_also_waits_a_moment_after_a_turn_for_the_next_prompt(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turn_slot, "_PAUSE", 0.0)
+    slot, over = TurnSlot(), list[bool]()
+
+    async def wait() -> None:
+        await IdleWaiter(lambda: [slot], patience=60)()
+        over.append(slot.busy)
+
+    async with anyio.create_task_group() as tasks:
+        async with slot.turn(Settling(slot)):
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            monkeypatch.setattr(turn_slot, "_PAUSE", 60.0)
+        await anyio.wait_all_tasks_blocked()
+        assert over == []
+        tasks.cancel_scope.cancel()
+
+
+async def test_only_the_end_of_a_turn_that_was_cancelled_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turn_slot, "_ENDING", 60.0)
+    slot, may_end, waited = TurnSlot(), anyio.Event(), list[str]()
+
+    async def slowly(cancelled: bool) -> None:
+        del cancelled
+        with anyio.CancelScope(shield=True):
+            await may_end.wait()
+
+    async def wait(when: str) -> None:
+        await slot.cancelled_over()
+        waited.append(when)
+
+    async with anyio.create_task_group() as tasks:
+        await wait("none ran")
+        tasks.start_soon(ran, slot, for_ever, slowly)
+        await anyio.wait_all_tasks_blocked()
+        await wait("one ran")
+        slot.cancel()
+        tasks.start_soon(wait, "cancelled")
+        await anyio.wait_all_tasks_blocked()
+        assert waited == ["none ran", "one ran"]
+        may_end.set()
+    assert waited == ["none ran", "one ran", "cancelled"]
+
+
+async def test_the_end_of_a_cancelled_turn_is_waited_for_only_for_a_moment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(turn_slot, "_ENDING", 0.0)
+    slot, may_end = TurnSlot(), anyio.Event()
+
+    async def stubborn() -> Answer:
+        with anyio.CancelScope(shield=True):
+            await may_end.wait()
+        return DONE
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ran, slot, stubborn, Settling(slot))
+        await anyio.wait_all_tasks_blocked()
+        slot.cancel()
+        await slot.cancelled_over()
+        assert slot.busy
+        may_end.set()
+
+
+async def test_a_scheduled_turn_has_given_way_also_when_a_second_prompt_arrives_before_it_ends():
+    slot, may_end, gave_way = TurnSlot(), anyio.Event(), list[bool]()
+
+    async def slowly(cancelled: bool) -> None:
+        assert cancelled
+        with anyio.CancelScope(shield=True):
+            await may_end.wait()
+        gave_way.append(slot.gave_way)
+
+    async def scheduled() -> None:
+        async with slot.turn(slowly, scheduled=True):
+            await anyio.sleep_forever()
+
+    async def arrives() -> None:
+        with suppress(RequestError):  # there is room for one of them
+            await ran(slot, done, Settling(slot))
+
+    async with anyio.create_task_group() as tasks:
+        for each in (scheduled, arrives, arrives):
+            tasks.start_soon(each)
+            await anyio.wait_all_tasks_blocked()
+        may_end.set()
+    assert (gave_way, slot._arriving) == ([True], set())
