@@ -153,22 +153,21 @@ class EventQueue:
 
     def _retry_soon(self) -> None:
         """Retry a failed write as soon as possible, even without further events."""
-        if self._writer.failing and not self._retrying and not self._ended.is_set():
+        if self._writer.failing and not self._retrying:
             self._retrying = True
             self._background(self._retry)
 
     async def _retry(self) -> None:
         try:
-            while self._writer.failing and not self._ended.is_set():
+            while self._writer.failing:  # no longer once `end` has closed the writer
                 with anyio.move_on_after(RETRY):
                     await self._ended.wait()
-                    return
                 await self._writer.write((), Care.BACKGROUND)
         finally:
             self._retrying = False
 
     async def _drained(self) -> None:
-        while self._waiting or self._draining:
+        while self._draining:
             self._want(self._told)
             self._urgent.set()  # also ends the pause after the last event
             await self._moved.wait()

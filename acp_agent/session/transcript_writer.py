@@ -174,15 +174,15 @@ class TranscriptWriter:
 
     async def _collect(self, event: TranscriptEvent) -> None:
         """Collect the pieces of a message, and redact the whole message when another event follows."""
-        piece = event if isinstance(event, TextDelta | ThoughtDelta) else None
-        name = None if piece is None else (type(piece), piece.message_id)
+        if not isinstance(event, TextDelta | ThoughtDelta):
+            await self._redact_messages()
+            self._messages.clear()
+            return
+        name = type(event), event.message_id
         if name != self._telling:
             await self._redact_messages()
         self._telling = name
-        if piece is None or name is None:
-            self._messages.clear()
-        else:
-            self._messages.setdefault(name, _Pieces(piece)).add(piece.text)
+        self._messages.setdefault(name, _Pieces(event)).add(event.text)
 
     async def _redact_messages(self) -> None:
         """Redact whole messages, because a secret may be spread over several pieces.
