@@ -77,17 +77,17 @@ def bubblewrap() -> str:
 
     It and nsenter are taken from the system's folders only: PATH may name one that the model can write to.
     """
-    found = shutil.which("bwrap", path=_SYSTEM_PATH) or ""
+    found = shutil.which("bwrap", path=_SYSTEM_PATH)
+    if found is None:
+        return ""
     # It is the first process of its namespace, so no process outlives it.
     trial = [found, *_NAMESPACES, "--as-pid-1", "--unshare-net", "--ro-bind", "/", "/"]
     trial += ["--proc", "/proc", "--dev", "/dev", "true"]
     try:
-        tried = found and subprocess.run(
-            trial, capture_output=True, check=False, timeout=_NEEDED, env={"PATH": _SYSTEM_PATH}
-        )
+        tried = subprocess.run(trial, capture_output=True, check=False, timeout=_NEEDED, env={"PATH": _SYSTEM_PATH})
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found if tried and tried.returncode == 0 and _nsenter() else ""
+    return found if tried.returncode == 0 and _nsenter() else ""
 
 
 @cache
@@ -100,7 +100,7 @@ def trusted_bash(environment: Mapping[str, str]) -> str:
 
     It may if it is the system's own, which no command can change, and if no variable makes it run something first.
     """
-    found = shutil.which("bash", path=environment.get("PATH", "")) or ""
+    found = shutil.which("bash", path=environment.get("PATH", ""))
     prepared = any(name.startswith(("BASH", "SHELLOPTS")) for name in environment)
     return found if found in _SYSTEM_BASH and not prepared else ""
 
@@ -348,7 +348,7 @@ def _all_in_order(count: int) -> str:
 def _place(path: str, how: Sequence[str], table: Mapping[str, _Mount]) -> str:
     """Return how /proc/self/mountinfo lists a mount, from its root on; "" if nothing is mounted. See proc(5)."""
     source = how[-1] if len(how) > 1 else ""
-    if source and how[0].endswith("-try") and not os.path.lexists(source):
+    if how[0].endswith("-try") and not os.path.lexists(source):
         return ""
     if not source:
         return f"/ {path.translate(_ESCAPES)}"

@@ -13,8 +13,16 @@ from typing import Any
 import pytest
 
 from acp_agent.workspace.sandbox import bubblewrap as module
-from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, SessionNetwork, bubblewrap, trusted_bash
+from acp_agent.workspace.sandbox.bubblewrap import (
+    BubblewrapSandbox,
+    SessionNetwork,
+    _Mount,
+    _place,
+    bubblewrap,
+    trusted_bash,
+)
 from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
+from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap runs on Linux only")
 
@@ -222,3 +230,64 @@ def test_the_words_build_each_wall_in_order(tmp_path: Path, monkeypatch: pytest.
         assert sandbox._words("/cwd", walls, mounts, 9) == [*words, "--seccomp", "9"]
         assert sandbox._variables(walls) == {}
     sandbox.close()
+
+
+def test_each_mount_that_must_be_there_is_looked_for_by_its_place_and_root(tmp_path: Path):
+    (tmp_path / "there").touch()
+    there, gone = str(tmp_path / "there"), str(tmp_path / "gone")
+    table = {"/": _Mount("/root", "ext4"), "/data": _Mount("/", "nfs4"), "/a b": _Mount("/", "ext4")}
+    for how, listed in (
+        (("--tmpfs",), "/ /place"),
+        (("--bind", "/a/b"), "/root/a/b /place"),
+        (("--bind", gone), f"/root{gone} /place"),
+        (("--ro-bind-try", there), f"/root{there} /place"),
+        (("--ro-bind-try", gone), ""),
+        (("--bind", "/data/x"), "/ /place"),
+        (("--bind", "/a b/c"), "/root/a\\040b/c /place"),
+    ):
+        assert _place("/place", how, table) == listed, how
+
+
+def test_only_a_line_for_bash_is_run_by_the_bash_that_looks_at_the_mounts():
+    mounts = {"/proc": ("--proc",), "/x": ("--tmpfs",)}
+    bash, line = "/usr/bin/bash", ("-c", "--", "ls")
+    by_sh = ("--", "/bin/sh", "-c", module._CHECKED, "sh", "/ /x", "--")
+    by_bash = (
+        "--",
+        bash,
+        "-c",
+        'eval "$1"; ls',
+        "bash",
+        module._CHECKED_BY_BASH % module._all_in_order(1),
+        "/ /x",
+        "--",
+    )
+    for command, trusted, inside in (
+        (("bash", *line), bash, by_bash),
+        ((bash, *line), bash, by_bash),
+        (("bash", *line), "", (*by_sh, "bash", *line)),
+        (("sh", *line), bash, (*by_sh, "sh", *line)),
+        (("ls", "-l"), bash, (*by_sh, "ls", "-l")),
+    ):
+        assert module._inside(mounts, command, trusted) == inside, command
+
+
+def test_folders_above_what_is_mounted_in_a_private_folder_keep_their_place(tmp_path: Path):
+    (tmp_path / "file").touch()
+    private = tmp_path / "private"
+    (private / "link").mkdir(parents=True)
+    (private / "a").symlink_to("link")
+    mounts: dict[str, tuple[str, ...]] = {
+        "/p": ("--bind", str(private)),
+        "/p/a/b/folder": ("--tmpfs",),
+        "/q/r": ("--tmpfs",),
+    }
+    mounts["/p/a/b/folder/inner/most"] = ("--tmpfs",)
+    before = open_fds()
+    kept = module._kept_places(mounts, "/p", str(private))
+    assert kept == {f"/p/{name}": ("--bind", str(private / name)) for name in ("a", "a/b")}
+    found = {str(path.relative_to(private)): path.is_dir() and not path.is_symlink() for path in private.rglob("*")}
+    assert found == {"link": True, "a": True, "a/b": True, "a/b/folder": False}
+    module._make_place(str(private), ["c", "d"], folder=True)
+    assert (private / "c" / "d").is_dir()
+    assert open_fds() <= before
