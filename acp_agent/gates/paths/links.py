@@ -144,7 +144,7 @@ def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[
         folders = [posixpath.dirname(last.rstrip("/")) if single else last]
         if len(operands) == 2 and not given.isdisjoint(("-n", "--no-dereference")):
             folders = [posixpath.dirname(last.rstrip("/")), last]
-    links = operands[-1:] if len(operands) > 1 and targets != operands else []
+    links = operands[-1:] if targets != operands else []
     return {
         target: tuple(posixpath.join(folder, target) for folder in folders) + ((target,) if target in links else ())
         for target in targets

@@ -118,9 +118,9 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
     named = [inner for child in node.children for inner in (child, *child.children) if inner.type in _NAMES]
     name = parsed.text(named[0]) if named else ""
     if name in ("@", "*") and any(child.type == ":" for child in node.children):
-        return [Piece("$@", quoted=False, variable="@:")]
+        return [Piece("$@", variable="@:")]
     if any(child.type == "subscript" for child in node.children):  # "${a[@]}" is several words even in quotes
-        return [Piece(f"${name}", quoted=False, variable=name, changed=True)]
+        return [Piece(f"${name}", variable=name, changed=True)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
     default = f"${name}"
     if operator is not None:

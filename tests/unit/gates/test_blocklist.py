@@ -35,7 +35,7 @@ def test_only_a_function_that_grows_by_calling_itself_is_a_fork_bomb():
 
 
 def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
-    for text in ("x=a; $x sudo", "x=a; ${x} sudo", 'x=a; "${x}" sudo', "x=a; $x; ${x}/b sudo"):
+    for text in ('$x"$y" sudo', "x=a; $x sudo", "x=a; ${x} sudo", 'x=a; "${x}" sudo', "x=a; $x; ${x}/b sudo"):
         assert judge(ShellText(text), DEFAULT) == Allow(), text
 
 

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.session_options import AutoApprove, SessionOptions
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
-from acp_agent.gates.gate import Gate
+from acp_agent.gates.gate import CommandFacts, Gate
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.paths.command_paths import MAX_WORDS
+from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.gates.shell.command import Command
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.protected_paths import ProtectedPaths
@@ -461,3 +464,22 @@ def test_a_question_is_short_and_names_what_is_hard_first(root: str):
 )
 def test_a_name_that_a_built_in_puts_into_a_variable_is_seen(root: str, text: str):
     assert isinstance(gate_of(root).judge(command(text)), Ask)
+
+
+def test_every_path_that_a_command_moves_or_deletes_counts_with_all_that_lies_below_it():
+    for text, words in (
+        ("mv a b c", [("a", True), ("b", True), ("c", True), ("c/a", True), ("c/b", True)]),
+        ("cp a c", [("c", False), ("c/a", False)]),
+        ("cp -r a c", [("c", True), ("c/a", True)]),
+        ("find build -delete -o ! -empty", [("build", True), ("!", True)]),
+        ("find build -prune -delete", [("build", True)]),
+        ("find . -not -path x -delete", [(".", True)]),
+    ):
+        assert [*written(Command(tuple(text.split())))] == [Written(*each) for each in words], text
+
+
+def test_in_a_sandbox_only_what_a_command_may_change_in_the_sessions_folders_counts(root: str):
+    gate: Any = gate_of(root).gates.in_order[0]
+    for place, within in ((".git/hooks/x", [True, False]), ("/elsewhere/.git/hooks/x", [False])):
+        line = CommandFacts(f"touch {place}")
+        assert [only for only in (True, False) if [*gate._command(line, within=only)]] == within, place

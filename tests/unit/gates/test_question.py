@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import Access, CommandSubject, Diff, Location, McpSubject, PathSubject, ToolCall, UrlSubject
 from acp_agent.gates.gate import CallFacts
-from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
+from acp_agent.gates.question import MAX_TITLE, _lines, build, clipped, visible
 from tests.rows import each_row
 from tests.unit.gates.chain import call, command
 
@@ -169,3 +169,25 @@ def test_a_question_about_a_change_warns_of_characters_nobody_sees():
     question = built(replace(call("write", PathSubject("x", Access.WRITE)), diffs=(diff,)), (), "")
     warning = "WARNING: the new text holds characters that cannot be seen: U+202E (right-to-left override) at line 2"
     assert question.reasons == (warning,)
+
+
+def test_as_many_commands_and_lines_as_there_is_room_for_are_shown_without_a_count_of_more():
+    for count, more in ((8, 0), (9, 1)):
+        echoes = [f"echo {number}" for number in range(count)]
+        for text, verb, rest in (
+            ("; ".join(echoes), "runs", "runs"),
+            (f"if true; then {'; '.join(echoes[1:])}; fi", "may run", "may run"),
+        ):
+            said = built(command(text), (), "").reasons
+            assert len([line for line in said if line.startswith(f"{verb}: ")]) == 8, text
+            assert [line for line in said if line.endswith("more commands")] == [f"{rest} 1 more commands"] * more, text
+        numbers = range(1, count - 2)
+        listed = "1, 2, 3, 4, 5" + " and 1 more" * more
+        assert _lines([*numbers]) == f"lines {listed}"
+    assert _lines([7]) == "line 7"
+
+
+def test_what_a_tool_says_of_a_command_is_shown_beside_it():
+    invocation = replace(command("git push"), summary="sends it")
+    assert built(invocation, ("asked",), "").reasons == ("asked", "sends it")
+    assert built(command("git push"), ("asked",), "").reasons == ("asked",)

@@ -267,3 +267,14 @@ class During:
 
     def __init__(self, run: Callable[[CallFacts], Awaitable[ToolResult]]) -> None:
         self.execute = run
+
+
+async def test_a_call_of_an_earlier_turn_takes_nothing_from_the_novelty_of_the_next():
+    turn = Turn()
+    calls = [turn.made(arguments={"path": name}).call for name in "abc"]
+    assert [turn.calls.novelty(each) for each in calls] == [1.0, 1.0, 1.0]
+    turn.calls.began(calls[0])
+    turn.calls.skipped(calls[1])
+    assert turn.calls.novelty(calls[2]) < turn.calls.novelty(calls[0]) < 1.0
+    turn.calls.turn_began()
+    assert turn.calls.novelty(calls[2]) == 1.0

@@ -76,6 +76,7 @@ FOLLOWING = (
     "zip -r x.zip docs",
     "diff -r docs src",
     "diff docs src",
+    "diff -ry docs src",
     "chmod -RL u+w docs",
     "chown -R -L me docs",
     "ag -f x",

@@ -13,7 +13,7 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.unnamed_paths import name_list
 from acp_agent.gates.rules.permission_rules import Action, judge
 from acp_agent.gates.shell.command import Command, Plain, ShellText, analyse
-from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, grammar_of
+from acp_agent.gates.shell.grammar import GUESS, KEYS, Grammar, ParsedArguments, WordKind, _form, grammar_of
 from acp_agent.gates.shell.programs import program_table
 from tests.rows import each_row
 from tests.unit.gates.chain import rules
@@ -23,6 +23,8 @@ FILES = [each.name for each in files("acp_agent.gates").joinpath("grammars").ite
 USAGE = re.compile(
     r"^\s{4}(?:(-\w), )?(-\w|--[\w-]+)?(\[=?<[^>]+>[^\]]*\]|=?[ ]?<[^>]+>|=\([^)]*\)| \([^)]*\)|\[=[^\]]+\])?"
 )
+
+TEXT = WordKind.TEXT
 
 
 def parsed(text: str) -> ParsedArguments:
@@ -317,3 +319,33 @@ def test_git_itself_gives_every_listed_option_a_value_where_the_grammar_does():
                 wrong += [f"git {verb} {option}: git says {arity!r}, the grammar {ours!r}"] if ours != arity else []
     assert not wrong, "\n".join(wrong)
     assert compared > 300
+
+
+def test_a_form_has_the_options_of_the_sets_that_it_uses_unless_its_own_table_says_otherwise():
+    shared = {
+        "flags": "-a -b -y!", "text": "-c", "optional": "-d", "choices": {"-e": "x y"}, "attached": "-f",
+    }  # fmt: skip
+    own = {
+        "use": "shared", "text": "-a -d", "read": "-r", "pairs": "--arg", "flags": "-c -x! -y", "unsure": "-u",
+        "patternless": "-p", "optional_names": "-b", "attached": "-g! -r", "ends": "-m",
+        "operands": "pattern read* write", "single": True, "numeric": True, "stop": False,
+        "sub": {"flags": "-z", "raw": True}, "alias": {"like": "sub"},
+    }  # fmt: skip
+    sub = Grammar(flags=frozenset(("-z",)), single=True, raw=True)
+    assert _form(own, {"shared": shared}) == Grammar(
+        flags=frozenset(("-c", "-x", "-y", "-u", "-p")),
+        values={"-e": TEXT, "-a": TEXT, "-d": TEXT, "-r": WordKind.READ, "--arg": TEXT},
+        optional={"-f": TEXT, "-b": WordKind.NAME, "-g": TEXT},
+        operands=(WordKind.PATTERN, WordKind.READ, WordKind.WRITE),
+        repeated=1,
+        verbs={"sub": sub, "alias": sub},
+        choices={"-e": frozenset("xy")},
+        asking=frozenset(("-x", "-g")),
+        pairs=frozenset(("--arg",)),
+        unsure=frozenset(("-u",)),
+        patternless=frozenset(("-p",)),
+        numeric=True,
+        single=True,
+        attached=frozenset(("-f", "-g", "-r")),
+        ends=frozenset(("-m",)),
+    )

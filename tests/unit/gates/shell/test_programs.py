@@ -310,3 +310,7 @@ def test_no_regular_expression_of_the_tables_is_slow():
         for pattern in (*program.words, *program.args):
             for text in long:
                 pattern.fullmatch(text)
+
+
+def test_an_empty_sed_script_does_nothing():
+    assert sed_asks(("-e", "", "file")) == ""

@@ -279,3 +279,12 @@ def test_values_of_variables_do_not_grow_without_end():
 )
 def test_the_literals_of_a_program_text_are_read_if_it_starts_programs(code, texts):
     assert shell_texts(code) == texts
+
+
+def test_each_command_has_the_input_that_its_line_gives_it():
+    for text, inputs in (
+        ("a | sh <<E\nls\nE", ["", "ls\n"]),
+        ("a <<< ls | sh", ["ls\n", "\nls\n"]),
+        ("echo ls <<E | sh\nx\nE", ["x\n", "\nls\n\nx\n\nls\n\nls\n\nls\n"]),
+    ):
+        assert [command.stdin for command in survey(text).commands] == inputs, text

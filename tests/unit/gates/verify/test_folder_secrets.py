@@ -13,7 +13,7 @@ import pytest
 from acp_agent.core.types import Access, Allow, Ask, PathSubject
 from acp_agent.gates.shell.command import Command, survey
 from acp_agent.gates.verify.firewall import Firewall
-from acp_agent.gates.verify.folder_readers import reading
+from acp_agent.gates.verify.folder_readers import reading, surely_matches
 from acp_agent.gates.verify.verifiers import VerifierGate
 from acp_agent.workspace.command_files import FoundSecret, Look, SecretsBelow, real_path, shell_names
 from acp_agent.workspace.roots import Roots
@@ -460,3 +460,15 @@ def test_where_it_is_unclear_in_which_folder_git_runs_it_keeps_the_files_that_no
     kept = reading(Command(("git", "-C", "$DIR", "add", ".", ":!conf")))
     assert kept is not None
     assert (kept.folders, kept.shows(FoundSecret(".env"))) == ((".",), True)
+
+
+def test_fd_reads_ignored_files_only_where_it_is_told_to():
+    for text, ignores in (("fd x -x cat", True), ("fd -I x -x cat", False), ("fd -u x -x cat", False)):
+        read = reading(Command(tuple(text.split())))
+        assert read is not None
+        assert read.look == Look(ignores=ignores, needs_git=True, follows=True), text
+
+
+def test_only_a_plain_glob_surely_matches_in_every_program():
+    for glob, matches in (("a*", True), ("b*", False), ("[a]b", False), ("{ab,b}", False), ("ab", True)):
+        assert surely_matches("ab", glob) is matches, glob

@@ -1,0 +1,172 @@
+"""The exact answers of the functions from which gates make their verdicts, at their bounds and in rare cases."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from acp_agent.core.errors import Refused
+from acp_agent.core.types import Access, Deny, PathSubject
+from acp_agent.gates import git_calls
+from acp_agent.gates.gate import CallFacts, CommandFacts
+from acp_agent.gates.git_calls import GitGuard
+from acp_agent.gates.grounding import Mentioned
+from acp_agent.gates.paths.written_paths import Written, written
+from acp_agent.gates.rules.patterns import Call
+from acp_agent.gates.rules.permission_rules import Action, rule_action
+from acp_agent.gates.rules.policy_rules import Target, _path
+from acp_agent.gates.sandbox import _listed
+from acp_agent.gates.shell.command import MAX_BYTES, Command, survey
+from acp_agent.gates.shell.danger import destructive
+from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
+from acp_agent.gates.shell.programs import denials, prefix
+from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
+from acp_agent.gates.shell.walk import Guesses
+from acp_agent.gates.verify.firewall import Firewall
+from acp_agent.gates.verify.folder_readers import reading
+from acp_agent.workspace.command_files import Look
+from acp_agent.workspace.git.changes import GitChanges
+from tests.unit.gates.chain import call, rules
+
+
+def called(text: str) -> Command:
+    return Command(tuple(text.split()))
+
+
+def test_unclear_options_of_shells_and_wrappers_are_named():
+    letters = "".join(sorted(tables().shell_letters | set("coO")))
+    assert shell_call(("--odd", "x")) == ShellCall(unclear="the option --odd is not known")
+    assert shell_call((f"-{letters}", "a", "b", "x", "y")).texts == ("x",), "all letters are known, two take a value"
+    wrapper = Wrapper(values=frozenset(("-n", "--at", "--at-most")))
+    for args, peeled in (
+        (("-n",), Peeled(unclear="the option -n lacks its value")),
+        (("--odd", "x"), Peeled(unclear="the option --odd is not known")),
+        (("--at=1", "ls"), Peeled(("ls",))),
+        (("--at-m=1", "ls"), Peeled(("ls",))),
+        (("--a=1", "ls"), Peeled(unclear="the option --a=1 is not known")),
+    ):
+        assert peel(wrapper, args) == peeled, args
+
+
+def test_the_folder_behind_a_group_a_subshell_and_a_step_back():
+    for text, possible in (
+        ("{ cd a; }; ls", ("", "a")),
+        ("cd a && { cd b; } && ls", ("a/b",)),
+        ("( cd a ); ls", ("",)),
+        ("cd -; ls", ("", "~")),
+        ("cd a && cd - && ls", ("",)),
+    ):
+        assert CommandFacts(text).steps[-1].folders.possible == possible, text
+
+
+def test_what_an_approval_and_a_denial_of_a_command_cover():
+    push = called("git push")
+    assert (prefix(push), prefix(replace(push, unclear="odd"))) == (("git", "push"), ())
+    for text, keys in (("git", ["git"]), ("git push x", ["git", "git push"]), ("make all", ["make", "make all"])):
+        assert [*denials(called(text))] == keys, text
+
+
+def test_commands_that_destroy_a_disk_or_a_folder_are_named():
+    for text, folder, named in (
+        ("fdisk -l /dev/sda", "", ""),
+        ("fdisk /dev/sda", "", "fdisk /dev/sda"),
+        ("shred -l /dev/sda", "", "shred /dev/sda"),
+        ("find -delete", "/", "find / -delete"),
+        ("find -delete", "", ""),
+    ):
+        assert destructive(called(text), folder) == named, (text, folder)
+
+
+def test_a_path_that_may_not_be_used_at_all_is_still_denied_by_its_own_name():
+    def refuse(path: str, access: Access) -> str:
+        raise Refused(f"{path} is outside")
+
+    read = call("read", PathSubject("../secret", Access.READ))
+    for pattern, action in (("../sec*", Action.DENY), ("other", None)):
+        assert rule_action(read, rules(pattern, action=Action.DENY), refuse) is action, pattern
+
+
+def test_a_call_has_its_options_as_rules_compare_them():
+    found = Call.of(("rm", "-", "-x", "--", "-y", "-"))
+    assert (found.options, found.letters, found.operands) == ((("-x", "--"), ("--", "-y")), {"x"}, ("-", "-y", "-"))
+
+
+def test_a_link_at_the_end_of_a_path_is_followed_unless_the_link_itself_is_moved(tmp_path: Path):
+    root = os.path.realpath(tmp_path)
+    (tmp_path / "link").symlink_to("target")
+    link, target = f"{root}/link", f"{root}/target"
+    assert _path("link", root, os.path.realpath) == Target((target, "target"), (target, "target", "link", link), ())
+    moved = (link, "link")
+    assert _path("link", root, os.path.realpath, entry=True) == Target(moved, moved, (*moved, link))
+
+
+def test_long_lists_are_cut_to_five():
+    assert _listed([*"abcde"]) == "a, b, c, d, e"
+    assert _listed([*"abcdef"]) == "a, b, c, d, e and 1 more"
+
+
+def test_programs_that_pack_folders_follow_links():
+    for text, folders, follows in (
+        ("zip -r x.zip a", ("x.zip", "a"), True),
+        ("7z a x.7z b", ("x.7z", "b"), True),
+        ("cpio -o", (".",), True),
+        ("tar -cf x.tar a", ("a",), False),
+        ("tar -chf x.tar a", ("a",), True),
+    ):
+        read = reading(called(text))
+        assert read is not None
+        assert (read.folders, read.look) == (folders, Look(follows=follows)), text
+
+
+def test_a_copy_writes_to_its_destination_and_below_it():
+    for text, words in (
+        ("install --odd -m 755 a b", ("b", "b/a")),
+        ("cp --odd -m 755 a b", ("b", "b/755", "b/a")),
+        ("cp -S .x a b", ("b", "b/a")),
+    ):
+        assert [*written(called(text))] == [Written(word) for word in words], text
+
+
+def test_the_words_that_were_mentioned_last_are_remembered():
+    words = Mentioned(most_words=2)
+    for word in ("first_word", "second_word", "first_word", "third_word"):
+        words.learn(word)
+    assert [words.has_identifier(f"{each}_word") for each in ("first", "second", "third")] == [True, False, True]
+
+
+def test_a_text_with_as_many_pipes_as_are_read_is_read():
+    for more, read in ((0, Parsed), (1, str)):
+        text = "x='" + "|" * (MAX_PIPES + more) + "'"
+        assert isinstance(Parses(5.0).parse(text, MAX_BYTES), read), more
+
+
+def test_no_variable_is_followed_unless_some_are_known():
+    guesses = Guesses()
+    guesses.learn("x", ["a"])
+    assert guesses.known == {}
+    guesses.known["y"] = ("b",)
+    guesses.learn("x", ["a"])
+    assert guesses.known == {"y": ("b",), "x": ("a",)}
+
+
+def test_what_a_shell_reads_from_a_pipe_is_run_and_another_script_is_not_what_is_in_the_pipe():
+    for text, runs in (("echo evil | . /dev/stdin", True), ("echo evil | . ./other", False)):
+        assert any(each.name == "evil" for each in survey(text).walk()) is runs, text
+
+
+def test_a_command_in_as_many_folders_as_are_followed_is_judged(monkeypatch):
+    monkeypatch.setattr(git_calls, "MAX_FOLDERS", 1)
+    guard = GitGuard(lambda folder, others=(): (), GitChanges(lambda path, access: path))
+    assert guard.entering(("a",)) == ()
+    assert guard.entering(("a", "b")) == (git_calls._TOO_MANY,)
+
+
+def test_a_sealed_file_comes_with_advice():
+    verdict = Firewall(lambda path, access: path, lambda path: path).path(PathSubject(".ssh/id_rsa", Access.READ))
+    assert isinstance(verdict, Deny)
+    assert verdict.advice == "Do without it, or ask the user for what you need of it."
+
+
+def test_a_call_of_a_custom_tool_is_known_by_its_name():
+    own = call("bash")
+    mine = replace(own, call=replace(own.call, name="mine"))
+    assert (CallFacts(own).custom, CallFacts(mine).custom) == ("", "mine")
