@@ -368,10 +368,22 @@ class LocalFileSystem:
         return self._roots.allows(os.path.join(place.path, entry.name), access)
 
 
-def text_on_disk(roots: Roots, path: str) -> str | None:
-    """Return the text of a file, in a worker thread; None if nothing is there. Raises what reading raises."""
+def text_on_disk(roots: Roots, path: str, now: Callable[[], int]) -> tuple[str, str | None] | None:
+    """Return the text of a file and the stamp that it had before; None if nothing is there. Call it in a worker thread.
+
+    Raises what reading raises. See `file_stamp` for the stamp.
+    """
     place = roots.place(path, Access.READ)
-    return None if place.status() is None else decode_text(_bytes_of(place, MOST_COMPARED), place.given)
+    with errors_about(place.given):
+        try:
+            fd = place.root.open_regular(place.relative)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            stamp = _of(os.fstat(fd), now())
+            return decode_text(read_bounded(fd, MOST_COMPARED, place.given), place.given), stamp
+        finally:
+            os.close(fd)
 
 
 def _head_of(place: Place, length: int) -> FileHead:

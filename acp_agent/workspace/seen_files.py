@@ -160,17 +160,16 @@ class SeenFiles:
         return [(path, seen) for path, seen in list(self._files.items()) if not has_stamp(path, seen.stamp)]
 
     def _has_changed(self, roots: Roots, path: str, seen: SeenFile) -> bool:
-        stamp = self._stamp(path)
         try:
-            text = text_on_disk(roots, path)
+            found = text_on_disk(roots, path, self._now)
         except Refused:  # it may not be read any more
             return False
         except ToolError:  # it is no text any more
             return True
-        if text is None or text_digest(text) != seen.digest:
+        if found is None or text_digest(found[0]) != seen.digest:
             return True
         if self._files.get(path) is seen:
-            self._files[path] = replace(seen, stamp=stamp)
+            self._files[path] = replace(seen, stamp=found[1] or "")
             self._version += 1
         return False
 
