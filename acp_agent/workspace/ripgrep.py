@@ -91,19 +91,22 @@ class Ripgrep:
         """
         await self._run([*_SEARCH_FLAGS, *(_ORDERED if ordered else _UNORDERED), *arguments], take, stdin)
 
-    async def listing(self, arguments: Sequence[str]) -> bytes:
-        """Return the files that a search with these arguments would open, a NUL after each. Empty above 32 MiB.
+    async def listing(self, arguments: Sequence[str], take: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Hand the files that a search with these arguments would open to `take`, some at a time, a NUL after each.
 
-        Raises ToolError.
+        Return False above 32 MiB: the rest is missing then. Raises ToolError.
         """
-        told = bytearray()
+        size, rest = 0, b""
 
-        async def take(chunk: bytes) -> bool:
-            told.extend(chunk)
-            return len(told) > _MOST_NAMES
+        async def take_whole_names(chunk: bytes) -> bool:
+            nonlocal size, rest
+            size += len(chunk)
+            whole, nul, rest = (rest + chunk).rpartition(b"\0")
+            await take(whole + nul)
+            return size > _MOST_NAMES
 
-        await self._run(["--files", "--threads=1", *arguments], take, DEVNULL)
-        return b"" if len(told) > _MOST_NAMES else bytes(told)
+        await self._run(["--files", "--threads=1", *arguments], take_whole_names, DEVNULL)
+        return size <= _MOST_NAMES
 
     async def _run(self, arguments: list[str], take: Callable[[bytes], Awaitable[bool]], stdin: int) -> None:
         command = [self._program, *_FLAGS, *arguments]

@@ -9,11 +9,12 @@ the glob spells. If that path is a file, its size, the glob and the type do not 
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 from anyio import Event, create_task_group, move_on_after, to_thread
+from anyio.abc import TaskGroup
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
@@ -123,7 +124,7 @@ async def _grep_directory(
     start = await to_thread.run_sync(choice.start)
     if start is None:
         return GrepMatches((), more=False, size_limit=largest)
-    names = _FileNames(program, choice.flags(start), largest, "./" if start == "." else f"./{start}")
+    names = _FileNames(program, choice, start, largest)
     arguments = [*names.searchable, *_arguments(query), *names.below]
     with move_on_after(seconds) as time:
         try:
@@ -131,12 +132,12 @@ async def _grep_directory(
                 tasks.start_soon(names.list_all)
                 few = await _few_lines(program, arguments, query, seconds * _UNORDERED_SHARE)
                 if few is None:
-                    tasks.start_soon(names.list_searchable)
+                    names.find_large(tasks)
                     await program.search(arguments, lines.take)
                 else:
                     await to_thread.run_sync(few.give_to, lines)
                     if few.searched != await names.count():
-                        await names.list_searchable()
+                        names.find_large(tasks)
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
     found = await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
@@ -145,63 +146,100 @@ async def _grep_directory(
 
 
 class _FileNames:
-    """The names of the files below a directory, as ripgrep spells them. Some or all may be missing: see `large`.
+    """What a search must know of the names of the files below a directory. They may be many, so they are not held.
 
-    searchable, below   ripgrep's arguments for those that are not too large, and for where they are
+    searchable, below   ripgrep's arguments for the files that are not too large, and for where they are
+    secret              files that are too secret to be searched. Some or all may be missing
     """
 
-    def __init__(self, program: Ripgrep, walk: Sequence[str], largest: int, directory: str) -> None:
+    def __init__(self, program: Ripgrep, choice: "_Choice", start: str, largest: int) -> None:
         self._program = program
-        self._walk = walk
-        self.searchable = (*walk, f"--max-filesize={largest}")
-        self.below = ("--", directory)
-        self._all = b""
+        self._choice = choice
+        self._every = choice.flags(start)
+        self.searchable = (*self._every, f"--max-filesize={largest}")
+        self.below = ("--", "./" if start == "." else f"./{start}")
         self._listed = Event()
-        self._searchable: bytes | None = None
+        self._count = 0
+        self._missing = MissingNames()
+        self.secret = set[bytes]()
 
     async def list_all(self) -> None:
         """List the names of all files. Raises ToolError."""
-        self._all = await self._program.listing([*self._walk, *self.below])
+
+        async def take(names: bytes) -> None:
+            self._count += names.count(b"\0")
+            if suspects := self._choice.suspects(names):
+                self.secret.update(await to_thread.run_sync(self._choice.secret, suspects))
+
+        if not await self._program.listing([*self._every, *self.below], take):
+            self._count = 0
+            self.secret.clear()
         self._listed.set()
 
-    async def list_searchable(self) -> None:
-        """List the names of those that are not too large: cheaper than asking for each size. Raises ToolError."""
-        self._searchable = await self._program.listing([*self.searchable, *self.below])
-
     async def count(self) -> int:
-        """Return the number of all files, once they are listed."""
+        """Return the number of all files, once they are listed. 0 if there are too many."""
         await self._listed.wait()
-        return self._all.count(b"\0")
+        return self._count
+
+    def find_large(self, tasks: TaskGroup) -> None:
+        """List all files, and those that are not too large: cheaper than asking for each size. Raises ToolError."""
+        tasks.start_soon(self._compare, EVERY, self._every)
+        tasks.start_soon(self._compare, SOME, self.searchable)
+
+    async def _compare(self, names: int, walk: Sequence[str]) -> None:
+        take = partial(self._missing.take, names)
+        self._missing.end(names, whole=await self._program.listing([*walk, *self.below], take))
 
     @property
     def large(self) -> set[bytes]:
-        """The files that are too large. Empty unless both lists were made."""
-        return set[bytes]() if self._searchable is None else missing_names(self._all, self._searchable)
-
-    def that_may_be_secret(self, directory: str) -> Iterator[bytes]:
-        """Yield the files below the root `directory` that may be secret by their names, and some others."""
-        hint = _secrecy_hint()
-        if hint.search(os.fsencode(f"{directory}/")):
-            yield from self._all.split(b"\0")[:-1]
-            return
-        end = 0
-        while found := hint.search(self._all, end):
-            start, end = self._all.rfind(b"\0", 0, found.start()) + 1, self._all.index(b"\0", found.start())
-            yield self._all[start:end]
+        """The files that are too large. Empty unless they were looked for."""
+        return self._missing.names
 
 
-def missing_names(every: bytes, some: bytes) -> set[bytes]:
-    """Return the names in `every` that are not in `some`. Both lists of ripgrep have one order, so no set is needed."""
-    missing, start, at = set[bytes](), 0, 0
-    while end := every.find(b"\0", start) + 1:
-        name, start = every[start:end], end
-        if some.startswith(name, at):
-            at += len(name)
-        else:
-            missing.add(name[:-1])
-    if at == len(some):
-        return missing
-    return set(every.split(b"\0")[:-1]).difference(some.split(b"\0"))  # a file was created between the two lists
+EVERY, SOME = 0, 1
+_MOST_AHEAD = 10_000  # names
+
+
+class MissingNames:
+    """The names in a list (EVERY) that another list (SOME) lacks. Both come in pieces.
+
+    only   the names that came in one list, and not yet in the other, for each list
+
+    No other names are held. These are few if the lists have one order, as those of ripgrep have, because the list that
+    is ahead waits for the other.
+    """
+
+    def __init__(self) -> None:
+        self.only = set[bytes](), set[bytes]()
+        self._whole = [False, False]
+        self._ended = False
+        self._moved = Event()
+
+    async def take(self, which: int, names: bytes) -> None:
+        """Take some names, each with a NUL after it, and wait until the other list is not far behind or ended."""
+        ahead, behind = self.only[which], self.only[1 - which]
+        new = set(names.split(b"\0")[:-1])
+        common = new & behind
+        behind -= common
+        ahead |= new - common
+        self._move()
+        while not self._ended and len(ahead) > len(behind) + _MOST_AHEAD:
+            await self._moved.wait()
+
+    def end(self, which: int, *, whole: bool) -> None:
+        """End a list. `whole` says whether nothing is missing in it."""
+        self._whole[which] = whole
+        self._ended = True
+        self._move()
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = Event()
+
+    @property
+    def names(self) -> set[bytes]:
+        """The missing names. Empty before both lists have ended, and if one is not whole."""
+        return self.only[EVERY] if all(self._whole) else set[bytes]()
 
 
 @cache
@@ -359,6 +397,7 @@ class _Choice:
         self._type = None if query.file_type is None else file_type(query.file_type)
         self._start = "" if place.relative == "." else f"{place.relative}/"
         self._entered = {self._start.removesuffix("/"): True}
+        self._is_suspect = _secrecy_hint().search(os.fsencode(f"{self._root.path}/")) is not None
 
     def start(self) -> str | None:
         """Return the directory below which all files of the choice lie, or None if there is no such directory."""
@@ -403,9 +442,7 @@ class _Choice:
         """
         last = _order(found.counts[-1][0]) if found.capped else None
         too_large, secrets = list[str](), list[str]()
-        sealed = self._query.secrets is Secrecy.SEALED
-        secret = () if sealed else filter(self._may_be_secret, names.that_may_be_secret(self._root.path))
-        paths = map(relative_path, names.large.union(secret))
+        paths = map(relative_path, names.large | names.secret)
         for path in sorted((path for path in paths if path is not None), key=_order):
             absolute = self._root.absolute(path)
             if last is not None and _order(absolute) > last:
@@ -417,8 +454,24 @@ class _Choice:
     def _is_secret(self, absolute: str) -> bool:
         return secrecy(absolute) > self._query.secrets
 
-    def _may_be_secret(self, name: bytes) -> bool:
-        return self._is_secret(self._root.absolute(name[len(b"./") :].decode(errors="replace")))
+    def suspects(self, names: bytes) -> list[bytes]:
+        """Return the names that may be too secret, and some others. Each of the given names has a NUL after it."""
+        if self._query.secrets is Secrecy.SEALED:
+            return []
+        if self._is_suspect:
+            return names.split(b"\0")[:-1]
+        hint, found, end = _secrecy_hint(), list[bytes](), 0
+        while hit := hint.search(names, end):
+            start, end = names.rfind(b"\0", 0, hit.start()) + 1, names.index(b"\0", hit.start())
+            found.append(names[start:end])
+        return found
+
+    def secret(self, suspects: Sequence[bytes]) -> list[bytes]:
+        """Return those of these names that are too secret."""
+        return [name for name in suspects if self._is_secret(self._absolute(name))]
+
+    def _absolute(self, name: bytes) -> str:
+        return self._root.absolute(name[len(b"./") :].decode(errors="replace"))
 
     def _is_chosen(self, path: str, absolute: str) -> bool:
         return (

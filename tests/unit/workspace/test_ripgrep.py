@@ -189,11 +189,31 @@ async def test_what_it_found_counts_although_some_file_could_not_be_read(stand: 
     assert await stand.seen(stand.answers("./a", status=2)) == [("a", 1, "needle")]
 
 
+async def take_nothing(names: bytes) -> None:
+    pass
+
+
+async def test_a_list_is_handed_on_as_whole_names(stand: Stand):
+    program = stand.answers("./" + "x" * 998, times=1000)
+    pieces = list[bytes]()
+
+    async def take(names: bytes) -> None:
+        pieces.append(names)
+
+    assert await Ripgrep(program, str(stand.project)).listing([], take)
+    assert len(pieces) > 1
+    assert {name for piece in pieces for name in piece.removesuffix(b"\0").split(b"\0") if piece} == {
+        b"./" + b"x" * 998
+    }
+    assert all(piece.endswith(b"\0") for piece in pieces if piece)
+    assert sum(piece.count(b"\0") for piece in pieces) == 1000
+
+
 async def test_more_paths_than_are_kept_are_not_waited_for(stand: Stand):
     note = stand.folder / "asked.pid"
     program = stand.answers("./" + "x" * 998, hang=True, times=40_000)
     with anyio.fail_after(30):
-        assert await Ripgrep(program, str(stand.project)).listing([]) == b""
+        assert not await Ripgrep(program, str(stand.project)).listing([], take_nothing)
     assert not note.exists()  # killed before it had told everything
 
 

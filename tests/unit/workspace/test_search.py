@@ -1,7 +1,8 @@
 import os
 import re
 import time
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.search import grep, missing_names
+from acp_agent.workspace.search import EVERY, SOME, MissingNames, grep
 from acp_agent.workspace.tree_walk import TimeLimit
 from tests.rows import each_row
 
@@ -411,9 +412,9 @@ async def test_the_files_are_listed_once_if_none_is_too_large(
     listings = list[Sequence[str]]()
     listing = Ripgrep.listing
 
-    async def noted(self: Ripgrep, arguments: Sequence[str]) -> bytes:
+    async def noted(self: Ripgrep, arguments: Sequence[str], take: Callable[[bytes], Awaitable[None]]) -> bool:
         listings.append(arguments)
-        return await listing(self, arguments)
+        return await listing(self, arguments, take)
 
     monkeypatch.setattr(Ripgrep, "listing", noted)
     for name in ("a", "b", "blob", "empty"):
@@ -422,9 +423,66 @@ async def test_the_files_are_listed_once_if_none_is_too_large(
     assert len(listings) == 1
 
 
+def in_pieces(names: Sequence[str], size: int) -> list[bytes]:
+    return ["".join(f"{name}\0" for name in names[at : at + size]).encode() for at in range(0, len(names), size)]
+
+
+async def missing(every: Sequence[bytes], some: Sequence[bytes], *, whole: bool = True) -> MissingNames:
+    """What is missing in some of these pieces, which two tasks hand over."""
+    comparison = MissingNames()
+
+    async def hand_over(which: int, pieces: Sequence[bytes]) -> None:
+        for piece in pieces:
+            await comparison.take(which, piece)
+        comparison.end(which, whole=whole)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hand_over, EVERY, every)
+            tasks.start_soon(hand_over, SOME, some)
+    return comparison
+
+
 @given(st.lists(st.sampled_from(["a", "b", "ab", "b/a", "c"]), unique=True), st.data())
 def test_what_one_list_of_files_lacks_is_found_in_any_order(every: list[str], data: st.DataObject):
     some = data.draw(st.lists(st.sampled_from(every or ["z"]), unique=True))
+    sizes = st.integers(1, 5)
     for few in (some, [name for name in every if name in some], [*some, "new"]):
-        lists = ("".join(f"{name}\0" for name in names).encode() for names in (every, few))
-        assert missing_names(*lists) == {name.encode() for name in every if name not in few}
+        lists = [in_pieces(names, data.draw(sizes)) for names in (every, few)]
+        expected = {name.encode() for name in every if name not in few}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("acp_agent.workspace.search._MOST_AHEAD", data.draw(sizes))
+            assert anyio.run(missing, lists[0], lists[1]).names == expected
+
+
+async def test_lists_of_any_length_are_compared_with_few_of_their_names_in_memory(monkeypatch: pytest.MonkeyPatch):
+    names = [f"./folder{number // 50}/file{number}" for number in range(20_000)]
+    held = list[int]()
+    take = MissingNames.take
+
+    async def noted(self: MissingNames, which: int, names: bytes) -> None:
+        await take(self, which, names)
+        held.append(sum(map(len, self.only)))
+
+    monkeypatch.setattr(MissingNames, "take", noted)
+    monkeypatch.setattr("acp_agent.workspace.search._MOST_AHEAD", 100)
+    lacking = await missing(in_pieces(names, 7), in_pieces([*names[:600], *names[610:]], 300))
+    assert lacking.names == {name.encode() for name in names[600:610]}
+    assert max(held) < 500
+
+
+async def test_lists_that_are_not_whole_lack_nothing():
+    assert (await missing(in_pieces(["a", "b"], 1), in_pieces(["a"], 1), whole=False)).names == set()
+
+
+async def test_the_names_of_a_large_tree_are_not_held(files: LocalFileSystem, project: Path):
+    (project / "f").write_text("needle\n")
+    for number in range(8000):
+        (project / f"{number:0>200}").touch()
+    await lines(files, "needle")  # what any search loads
+    tracemalloc.start()
+    try:
+        assert await lines(files, "needle") == [(1, "needle")]
+        assert tracemalloc.get_traced_memory()[1] < 600_000  # a third of the names
+    finally:
+        tracemalloc.stop()
