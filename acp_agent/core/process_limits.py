@@ -23,6 +23,10 @@ _FIRST_TAG = 2**61
 _MARGIN = 32
 """Descriptors that this process may open while it starts a program."""
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+_LARGE_BLOCK = 1024 * 1024
+"""Bytes from which on a block of memory is the system's own. Smaller ones are too many: asking for each takes time."""
+
 _before: tuple[int, int] | None = None
 _own_tag = resource.getrlimit(resource.RLIMIT_RTTIME) if sys.platform == "linux" else (0, 0)
 """The tag of the command that started this process, or no limit."""
@@ -41,11 +45,18 @@ def raise_descriptor_limit() -> None:
 
 
 def give_back_memory() -> None:
-    """Return freed memory of this process to the system. This takes a millisecond, and works only with glibc."""
+    """Return freed memory of this process to the system, and from now on large blocks as soon as they are freed.
+
+    Otherwise glibc keeps up to 64 MB for later once blocks of some megabytes were freed, such as the texts of a long
+    output. This takes a millisecond, and works only with glibc.
+    """
     import ctypes  # noqa: PLC0415 - the server alone calls this
 
     with suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE_BLOCK)
+        libc.malloc_trim(0)
 
 
 @contextmanager

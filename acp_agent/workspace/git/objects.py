@@ -128,7 +128,9 @@ class ObjectStore:
         path = os.path.join("objects", name[:2], name[2:])
         if not os.path.exists(os.path.join(self.folder, path)):
             try:
-                self._write(path, zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
+                packed = zlib.compressobj(1)
+                parts = [packed.compress(b"%s %d\0" % (kind, len(data))), packed.compress(data), packed.flush()]
+                self._write(path, b"".join(parts))
             except OSError as error:
                 raise SnapshotOff(f"{self.folder} cannot be written: {error.strerror}") from error
         return name
@@ -211,7 +213,9 @@ def index_file(folder: str, root: Root) -> str:
 
 def object_name(data: bytes, kind: bytes = b"blob") -> str:
     """Return the name that git gives to an object."""
-    return hashlib.sha1(b"%s %d\0" % (kind, len(data)) + data, usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(b"%s %d\0" % (kind, len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.hexdigest()
 
 
 def _batch(answer: bytes) -> dict[str, bytes]:

@@ -82,16 +82,15 @@ class HeadTail:
         """
         if not self.truncated:
             return b"".join((self._head, *self._blocks)).decode()
-        head, tail = bytes(self._head), b"".join(self._blocks)
-        dropped = self._dropped
-        if len(tail) > self._tail_limit:
-            start = len(tail) - self._tail_limit
+        head, tail = self._head, b"".join(self._blocks)
+        start = max(len(tail) - self._tail_limit, 0)
+        if start:
             start += next((n for n, byte in enumerate(tail[start : start + 4]) if byte not in _CONTINUES), 0)
-            dropped += start
-            tail = tail[start:]
-        kept, start = _last_gap(head), _first_gap(tail)
-        dropped += len(head) - kept + start
-        return f"{head[:kept].decode()}\n[... {dropped} bytes left out ...]\n{tail[start:].decode()}"
+        kept, start = _last_gap(head), _first_gap(tail, start)
+        dropped = self._dropped + len(head) - kept + start
+        shown = str(memoryview(head)[:kept], "utf-8"), str(memoryview(tail)[start:], "utf-8")  # megabytes, not copied
+        del tail
+        return f"\n[... {dropped} bytes left out ...]\n".join(shown)
 
     def _grow_tail(self, text: bytes) -> None:
         last = self._blocks[-1] if self._blocks else None
@@ -135,15 +134,16 @@ class CommandOutput:
         return text
 
 
-def _last_gap(head: bytes) -> int:
+def _last_gap(head: bytearray) -> int:
     """Return the position behind the last white space, or the end if the last word is too long."""
     found = max(head.rfind(space, -_LONGEST_WORD) for space in _SPACES)
     return found + 1 or len(head)
 
 
-def _first_gap(tail: bytes) -> int:
-    """Return the position of the first white space, or 0 if the first word is too long."""
-    return min((at for space in _SPACES if (at := tail.find(space, 0, _LONGEST_WORD)) >= 0), default=0)
+def _first_gap(tail: bytes, start: int) -> int:
+    """Return the position of the first white space from `start` on, or `start` if the first word is too long."""
+    end = start + _LONGEST_WORD
+    return min((at for space in _SPACES if (at := tail.find(space, start, end)) >= 0), default=start)
 
 
 _READ = 256 * 1024

@@ -99,3 +99,16 @@ def test_memory_between_what_is_kept_is_given_back():
     give_back_memory()
     assert held - psutil.Process().memory_info().rss > 10_000_000
     assert len(kept) == 50
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries cannot do it")
+def test_large_blocks_are_given_back_when_they_are_freed():
+    give_back_memory()
+    del (first := [b"x" * 10_000_000])[0]  # from such a block on, glibc keeps blocks of that size for later
+    before = psutil.Process().memory_info().rss
+    blocks = [b"x" * 5_000_000 for _ in range(10)]
+    later = b"x" * 1000  # behind them, where the memory could not shrink
+    blocks.clear()
+    assert psutil.Process().memory_info().rss - before < 10_000_000
+    assert later
+    assert not first
