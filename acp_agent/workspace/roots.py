@@ -70,6 +70,7 @@ PathPolicy: TypeAlias = Callable[[str, Access], str | None]
 
 _ROOT_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _GENTLY = os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not block, and a terminal must not become ours
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | _GENTLY
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -111,14 +112,7 @@ class Root:
 
     def open_regular(self, relative: str, flags: int = os.O_RDONLY) -> int:
         """Return a new fd of a regular file. Raises OSError: EISDIR or ENXIO for anything else."""
-        fd = self.open(relative, flags | _GENTLY)
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISREG(mode):
-            return fd
-        os.close(fd)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), relative)
-        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), relative)
+        return _checked_regular(self.open(relative, flags | _GENTLY), relative)
 
     def open_directory(self, relative: str) -> int:
         """Return a new fd of a directory, for reading it and for `dir_fd`."""
@@ -192,6 +186,49 @@ class Root:
     def close(self) -> None:
         """Close the fd. It is safe to call twice."""
         self._fd.close()
+
+
+def _checked_regular(fd: int, relative: str) -> int:
+    """Return the fd if it is a regular file, else close it. Raises OSError."""
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), relative)
+    raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), relative)
+
+
+class FileOpener:
+    """Opens many regular files below a root for reading, folder by folder, at less cost than `Root.open_regular`.
+
+    It holds the folder of the last file. That folder was below the root, without a link on the way, when its first
+    file was opened: whoever moves it away meanwhile moves the files that were there. Use it for moments only.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._folder = ""
+        self._fd: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def open(self, relative: str) -> int:
+        """Return a new fd. `relative` has no "." or ".." in it. Raises OSError: ELOOP if there is a link."""
+        folder, _, name = relative.rpartition("/")
+        if self._fd is None or folder != self._folder:
+            self._leave()
+            self._fd, self._folder = self._root.open_directory(folder or "."), folder
+        return _checked_regular(os.open(name, _READING, dir_fd=self._fd), relative)
+
+    def _leave(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
 
 @frozen

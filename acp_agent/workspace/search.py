@@ -25,7 +25,7 @@ from acp_agent.regex import LinearRegex, Regex, compiled
 from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
-from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.roots import FileOpener, Place, Roots
 from acp_agent.workspace.text_files import BOM, binary_error, decode_line, is_binary
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
@@ -104,7 +104,7 @@ async def _grep_file(place: Place, query: GrepQuery, program: Ripgrep, seconds: 
     with holding(await to_thread.run_sync(place.open_regular)) as fd, move_on_after(seconds) as time:
         await to_thread.run_sync(_refuse_binary, fd, place.given)
         await program.search(["--text", *_arguments(query), "--", "-"], lines.take, stdin=fd)
-    return lines.result(stopped=time.cancelled_caught)
+    return await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
 
 
 def _refuse_binary(fd: int, given: str) -> None:
@@ -296,9 +296,7 @@ class _UnorderedLines:
     def give_to(self, lines: "_Lines") -> None:
         """Add the lines in the order of their paths."""
         self._files += self._reader.finish()
-        for name, found in sorted(self._files, key=lambda file: file[0].split(b"/")):
-            check_cancelled()
-            lines.add(name, found)
+        lines.add(sorted(self._files, key=lambda file: file[0].split(b"/")))
 
 
 class _Lines:
@@ -319,37 +317,43 @@ class _Lines:
         return await to_thread.run_sync(self._take, chunk)
 
     def _take(self, chunk: bytes) -> bool:
-        check_cancelled()
-        for name, lines in self._reader.feed(chunk):
-            self.add(name, lines)
-            if self._counted > self._most:
-                return True
-        return False
+        self.add([*self._reader.feed(chunk)])
+        return self._counted > self._most
 
     def result(self, *, stopped: bool) -> GrepMatches:
         """Return what was found. `stopped` says that the time was over before the end."""
         capped = self._counted > self._most
-        for name, lines in () if capped else self._reader.finish():
-            self.add(name, lines)
+        if not capped:
+            self.add([*self._reader.finish()])
         more = self._counted > self._query.offset + self._query.limit
         last = self._place.relative if self._choice is None else relative_path(self._reader.path)
         where = self._place.root.absolute(last or self._place.relative) if stopped and not capped else None
         counts = tuple(self._counts.items())
         return GrepMatches(tuple(self._found), more, stopped=where, counts=counts, capped=self._counted > self._most)
 
-    def add(self, name: bytes, lines: list[FoundLine]) -> None:
-        """Count the matches of a file, and keep those that are asked for, with the lines around them."""
+    def add(self, files: Sequence[tuple[bytes, list[FoundLine]]]) -> None:
+        """Count the matches of files until they are enough, and keep those that are asked for."""
+        names = b"".join(b"%s\0" % name for name, _ in files)
+        suspects = frozenset(() if self._choice is None else self._choice.suspects(names))
+        with FileOpener(self._place.root) as opener:
+            for name, lines in files:
+                check_cancelled()
+                self._add(name, lines, opener, suspected=name in suspects)
+                if self._counted > self._most:
+                    return
+
+    def _add(self, name: bytes, lines: list[FoundLine], opener: FileOpener, *, suspected: bool) -> None:
         path = self._place.relative
         if self._choice is not None:
             named = relative_path(name)
-            if named is None or not self._choice.takes(named):
+            if named is None or not self._choice.takes(named, suspected=suspected):
                 return
             path = named
         matched = [line.number for line in lines if line.matched]
-        first, before = max(self._query.offset - self._counted, 0), self._counted
-        wanted = matched[first : max(self._query.offset + self._query.limit - before, 0)]
+        first, end = self._query.offset - self._counted, self._query.offset + self._query.limit - self._counted
+        wanted = matched[max(first, 0) : end] if end > 0 else []
         shown = self._with_context(lines, set(wanted)) if wanted else []
-        if self._choice is not None and not self._are_in_file(path, shown or lines[:1]):
+        if self._choice is not None and not _are_in_file(opener, path, shown or lines[:1]):
             return
         absolute = self._place.root.absolute(path)
         self._counted += len(matched)
@@ -363,17 +367,23 @@ class _Lines:
         around = {number for match in wanted for number in range(match - before, match + after + 1)}
         return [line for line in lines if line.number in (wanted if line.matched else around)]
 
-    def _are_in_file(self, path: str, lines: list[FoundLine]) -> bool:
-        """Return whether the file below the root has these lines where ripgrep saw them."""
-        try:
-            fd = self._place.root.open_regular(path)
-        except OSError:
-            return False
-        with holding(fd):
-            try:
-                return all(os.pread(fd, len(line.text), line.offset) == line.text for line in lines)
-            except OSError:
+
+def _are_in_file(opener: FileOpener, path: str, lines: Sequence[FoundLine]) -> bool:
+    """Return whether the file below the root has these lines where ripgrep saw them."""
+    try:
+        fd = opener.open(path)
+    except OSError:
+        return False
+    try:
+        for line in lines:
+            if os.pread(fd, len(line.text), line.offset) != line.text:
                 return False
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
 
 
 def relative_path(name: bytes) -> str | None:
@@ -430,10 +440,10 @@ class _Choice:
         name = (self._query.glob or "").rpartition("/")[2]
         return [name] if name and "**" not in name and _SIMPLE_NAME.fullmatch(name) else []
 
-    def takes(self, path: str) -> bool:
-        """Return whether a file is searched."""
+    def takes(self, path: str, *, suspected: bool) -> bool:
+        """Return whether a file is searched. `suspected` is whether it is among the `suspects`."""
         absolute = self._root.absolute(path)
-        return self._is_chosen(path, absolute) and not self._is_secret(absolute)
+        return self._is_chosen(path, absolute) and not (suspected and self._is_secret(absolute))
 
     def left_out(self, names: _FileNames, found: GrepMatches) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the files that are too large and those that are too secret, absolute and in order.
@@ -460,18 +470,17 @@ class _Choice:
             return []
         if self._is_suspect:
             return names.split(b"\0")[:-1]
+        paths = b"/" + names.replace(b"\0", b"\0/")  # the expression knows the first name of a path by its slash
         hint, found, end = _secrecy_hint(), list[bytes](), 0
-        while hit := hint.search(names, end):
-            start, end = names.rfind(b"\0", 0, hit.start()) + 1, names.index(b"\0", hit.start())
-            found.append(names[start:end])
+        while hit := hint.search(paths, end):
+            start, end = paths.rfind(b"\0", 0, hit.start()) + 1, paths.index(b"\0", hit.start())
+            found.append(paths[start + 1 : end])
         return found
 
     def secret(self, suspects: Sequence[bytes]) -> list[bytes]:
         """Return those of these names that are too secret."""
-        return [name for name in suspects if self._is_secret(self._absolute(name))]
-
-    def _absolute(self, name: bytes) -> str:
-        return self._root.absolute(name[len(b"./") :].decode(errors="replace"))
+        paths = ((name, name.removeprefix(b"./").decode(errors="replace")) for name in suspects)
+        return [name for name, path in paths if self._is_secret(self._root.absolute(path))]
 
     def _is_chosen(self, path: str, absolute: str) -> bool:
         return (

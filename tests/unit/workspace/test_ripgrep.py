@@ -13,6 +13,7 @@ import pytest
 
 from acp_agent.core.backends import GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.secrets import Secrecy
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.ripgrep import Ripgrep, file_type, find_ripgrep, known_types
 from acp_agent.workspace.roots import Roots
@@ -160,6 +161,22 @@ async def test_what_our_own_rules_leave_out_is_left_out(stand: Stand):
     program = stand.answers(*(f"./{path}" for path in paths))
     assert await stand.seen(program) == [("sub/deep/y", 1, "needle")]
     assert await stand.seen(program, path="sub/skip") == [("sub/skip/z", 1, "needle")]
+
+
+async def test_what_may_be_secret_is_left_out_however_it_is_named(stand: Stand):
+    secret = ("id_rsa", "sub/ID_RSA", "sub/a.pem", ".aws/b", "secrets.json", "c\nd.key", "é.pem")
+    for path in (*secret, "sub/b", "é", "id_rsa.py", "c\nd"):
+        (stand.project / path).parent.mkdir(parents=True, exist_ok=True)
+        (stand.project / path).write_text("needle\n")
+    told = [*secret, *(f"./{path}" for path in (*secret, "a", "c\nd", "id_rsa.py", "sub/b", "é"))]
+    with Roots(str(stand.project)) as roots:
+        files = LocalFileSystem(roots, ripgrep=stand.answers(*told))
+        found = await files.grep(GrepQuery("needle", ".", secrets=Secrecy.OPEN))
+    expected = ["a", "c\nd", "id_rsa.py", "sub/b", "é"]
+    assert [os.path.relpath(match.path, stand.project) for match in found.matches] == expected
+    assert {os.path.relpath(path, stand.project) for path in found.secrets} == {
+        p for p in secret if not p.startswith(".")
+    }
 
 
 @pytest.mark.parametrize("status", [0, 1])
