@@ -183,14 +183,20 @@ class LinearRegex:
         """Return whether the whole text matches. Lone surrogates are read as "?"."""
         return self._regex.fullmatch(text.encode(errors="replace")) is not None
 
-    def matching(self, texts: Sequence[str]) -> set[str]:
-        """Return the texts that match as a whole. This is much faster than calling `matches` for each text.
+    def matching(self, texts: Sequence[str], prefix: str = "") -> set[str]:
+        """Return the texts that match as a whole, behind a prefix. This is much faster than `matches` for each text.
 
         A text with a lone surrogate does not match.
         """
-        lines = "\n".join(text for text in texts if "\n" not in text).encode(errors="replace")
-        found = {lines[match.start() : match.end()].decode() for match in self._by_lines.finditer(lines)}
-        return found.intersection(texts) | {text for text in texts if "\n" in text and self.matches(text)}
+        joined, longer = f"\n{prefix}".join(("", *texts)), set[str]()
+        if joined.count("\n") != len(texts):  # there are texts of more than one line
+            joined = "".join(f"\n{prefix}{text}" for text in texts if "\n" not in prefix + text)
+            longer = {text for text in texts if "\n" in prefix + text and self.matches(prefix + text)}
+        if not joined:
+            return longer
+        lines, start = joined.encode(errors="replace"), len(prefix.encode(errors="replace"))
+        found = {lines[match.start() + start : match.end()].decode() for match in self._by_lines.finditer(lines, 1)}
+        return found.intersection(texts) | longer if found else longer
 
     @cached_property
     def _by_lines(self) -> Regex:

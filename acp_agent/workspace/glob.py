@@ -50,9 +50,12 @@ class Glob:
         """Return whether a path relative to the prefix matches."""
         return self._regex.matches(path)
 
-    def matching(self, paths: Sequence[str]) -> set[str]:
-        """Return those of the paths, relative to the prefix, that match. It is much faster than asking for each."""
-        return self._regex.matching(paths)
+    def matching(self, names: Sequence[str], directory: str = "") -> set[str]:
+        """Return the names in a directory that match. It is much faster than asking for each.
+
+        directory   relative to the prefix, with a slash at its end; "" for the prefix itself
+        """
+        return self._regex.matching(names, directory)
 
 
 class FileGlob:

@@ -41,7 +41,7 @@ class Met:
 def walk(
     root: Root,
     base: str,
-    matching: Callable[[Sequence[str]], set[str]],
+    matching: Callable[[Sequence[str], str], set[str]],
     wanted: Callable[[Met], bool],
     max_depth: int | None = None,
 ) -> Iterator[Met]:
@@ -65,7 +65,7 @@ def walk(
                 levels.append(iter(_scan(root, entry.path, entry.depth + 1, matching)))
 
 
-def _scan(root: Root, directory: str, depth: int, matching: Callable[[Sequence[str]], set[str]]) -> list[Met]:
+def _scan(root: Root, directory: str, depth: int, matching: Callable[[Sequence[str], str], set[str]]) -> list[Met]:
     """Return the directories in a directory and its other entries that match, ordered by name."""
     check_cancelled()
     prefix = "" if directory == "." else f"{directory}/"
@@ -75,12 +75,12 @@ def _scan(root: Root, directory: str, depth: int, matching: Callable[[Sequence[s
         return []
     try:
         with os.scandir(fd) as scanned:
-            entries = {f"{prefix}{entry.name}": entry for entry in scanned}
-        matches = matching(list(entries))
+            entries = list(scanned)
+        matches = matching([entry.name for entry in entries], prefix)
         found = [
-            Met(path, entry.name, kind_of_entry(entry), depth, path in matches)
-            for path, entry in entries.items()
-            if (path in matches or entry.is_dir(follow_symlinks=False)) and _is_shown(entry.name)
+            Met(prefix + entry.name, entry.name, kind_of_entry(entry), depth, entry.name in matches)
+            for entry in entries
+            if (entry.name in matches or entry.is_dir(follow_symlinks=False)) and _is_shown(entry.name)
         ]
     except OSError:
         return []
@@ -301,8 +301,8 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
     rules = IgnoreRules(start.root, start.relative, time)
     above = "" if start.relative == "." else f"{start.relative}/"
 
-    def matching(paths: Sequence[str]) -> set[str]:
-        return {above + path for path in glob.matching([path.removeprefix(above) for path in paths])}
+    def matching(names: Sequence[str], directory: str) -> set[str]:
+        return glob.matching(names, directory.removeprefix(above))
 
     def wanted(met: Met) -> bool:
         if met.name == _REPOSITORY or time.stopped is not None:

@@ -110,14 +110,16 @@ def test_it_agrees_with_wcmatch(pattern: str, path: str):
 @given(
     pattern=st.lists(pieces, min_size=1, max_size=4).map("".join),
     many=st.lists(paths | st.text("ab/.\n\r\x85é", max_size=4), max_size=6),
+    directory=st.sampled_from(["", "a/", "a/b/", "é/", "a\n/", "\ud800/"]),
 )
-@example(pattern="*", many=["", "a\nb", "a", "a"])
-def test_many_paths_match_together_as_each_does_alone(pattern: str, many: list[str]):
+@example(pattern="*", many=["", "a\nb", "a", "a"], directory="")
+@example(pattern="**/a", many=["", "a\na", "a", "a"], directory="b\n/")
+def test_many_paths_match_together_as_each_does_alone(pattern: str, many: list[str], directory: str):
     try:
         glob = Glob(pattern)
     except AgentError:
         return
-    assert glob.matching(many) == {path for path in many if glob.matches(path)}
+    assert glob.matching(many, directory) == {path for path in many if glob.matches(directory + path)}
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
