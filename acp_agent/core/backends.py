@@ -137,7 +137,9 @@ class GrepMatches:
     """The lines that a search found, in path and line order, no line twice. All paths are absolute.
 
     more         whether there are matches after the last one
-    counts       the absolute path of each file that matches, and the number of its matching lines
+    files        the number of files that match
+    total        the number of matching lines
+    counts       if the query's limit is 0: the path of each file that matches, and the number of its matching lines
     capped       whether there are more matches than were counted
     too_large    files that were skipped because they have more than `size_limit` bytes, in order
     size_limit   0 if there is none
@@ -151,6 +153,8 @@ class GrepMatches:
     size_limit: int = 0
     stopped: str | None = None
     secrets: tuple[str, ...] = ()
+    files: int = 0
+    total: int = 0
     counts: tuple[tuple[str, int], ...] = ()
     capped: bool = False
 

@@ -86,7 +86,7 @@ class Grep(Tool[GrepParams]):
         )
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
-        if not found.counts:
+        if not found.files:
             lines = iter((f"No matches for: {params.pattern}",))
         elif params.count:
             lines = _counts(found, base, params.offset, limit)
@@ -114,26 +114,23 @@ class Grep(Tool[GrepParams]):
                 yield _GAP
             yield f"{match.line}{':' if match.matched else '-'}{cut(match.text, self._max_line_chars)}"
             last = match
-        total = sum(count for _, count in found.counts)
         shown = sum(match.matched for match in found.matches)
-        files = len(found.counts)
-        where = f" in {'1 file' if files == 1 else f'{files:,} files'}"
-        yield _total(shown, total, query.offset, "match", "matches", capped=found.capped, where=where)
+        where = f" in {'1 file' if found.files == 1 else f'{found.files:,} files'}"
+        yield _total(shown, found.total, query.offset, "match", "matches", capped=found.capped, where=where)
 
 
 def _files(found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:
     for match in found.matches:
         yield visible(relative(match.path, base))
-    yield _total(len(found.matches), len(found.counts), query.offset, "file", "files", capped=found.capped)
+    yield _total(len(found.matches), found.files, query.offset, "file", "files", capped=found.capped)
 
 
 def _counts(found: GrepMatches, base: str, offset: int, limit: int) -> Iterator[str]:
     shown = found.counts[offset : offset + limit]
     for path, count in shown:
         yield f"{visible(relative(path, base))}: {count}"
-    lines = f"{sum(count for _, count in found.counts):,}"
-    where = f" with {lines} matching lines"
-    yield _total(len(shown), len(found.counts), offset, "file", "files", capped=found.capped, where=where)
+    where = f" with {found.total:,} matching lines"
+    yield _total(len(shown), found.files, offset, "file", "files", capped=found.capped, where=where)
 
 
 def _total(shown: int, total: int, offset: int, one: str, many: str, *, capped: bool, where: str = "") -> str:

@@ -141,7 +141,7 @@ async def _grep_directory(
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
     found = await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
-    too_large, secrets = await to_thread.run_sync(choice.left_out, names, found)
+    too_large, secrets = await to_thread.run_sync(choice.left_out, names, lines.last if found.capped else None)
     return replace(found, too_large=too_large, size_limit=largest, secrets=secrets)
 
 
@@ -300,15 +300,19 @@ class _UnorderedLines:
 
 
 class _Lines:
-    """The lines of one search, each compared with its file."""
+    """The lines of one search, each compared with its file.
+
+    last   the absolute path of the last file that matches, "" if there is none
+    """
 
     def __init__(self, place: Place, query: GrepQuery, choice: "_Choice | None") -> None:
         self._place = place
         self._query = query
         self._choice = choice
         self._reader = MatchReader()
-        self._counts = dict[str, int]()
-        self._counted = 0
+        self._counts = list[tuple[str, int]]()
+        self._files = self._counted = 0
+        self.last = ""
         self._most = _most(query)
         self._found: list[GrepMatch] = []
 
@@ -328,8 +332,15 @@ class _Lines:
         more = self._counted > self._query.offset + self._query.limit
         last = self._place.relative if self._choice is None else relative_path(self._reader.path)
         where = self._place.root.absolute(last or self._place.relative) if stopped and not capped else None
-        counts = tuple(self._counts.items())
-        return GrepMatches(tuple(self._found), more, stopped=where, counts=counts, capped=self._counted > self._most)
+        return GrepMatches(
+            tuple(self._found),
+            more,
+            stopped=where,
+            files=self._files,
+            total=self._counted,
+            counts=tuple(self._counts),
+            capped=self._counted > self._most,
+        )
 
     def add(self, files: Sequence[tuple[bytes, list[FoundLine]]]) -> None:
         """Count the matches of files until they are enough, and keep those that are asked for."""
@@ -355,9 +366,11 @@ class _Lines:
         shown = self._with_context(lines, set(wanted)) if wanted else []
         if self._choice is not None and not _are_in_file(opener, path, shown or lines[:1]):
             return
-        absolute = self._place.root.absolute(path)
+        self._files += 1
         self._counted += len(matched)
-        self._counts[absolute] = self._counts.get(absolute, 0) + len(matched)
+        self.last = absolute = self._place.root.absolute(path)
+        if not self._query.limit:
+            self._counts.append((absolute, len(matched)))
         for line in shown:
             text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
             self._found.append(GrepMatch(absolute, line.number, decode_line(text), line.matched))
@@ -445,12 +458,12 @@ class _Choice:
         absolute = self._root.absolute(path)
         return self._is_chosen(path, absolute) and not (suspected and self._is_secret(absolute))
 
-    def left_out(self, names: _FileNames, found: GrepMatches) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def left_out(self, names: _FileNames, last_match: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the files that are too large and those that are too secret, absolute and in order.
 
-        If the search ended early, files after its last match are left out.
+        last_match   the file after which others do not matter, if the search ended early
         """
-        last = _order(found.counts[-1][0]) if found.capped else None
+        last = None if last_match is None else _order(last_match)
         too_large, secrets = list[str](), list[str]()
         paths = map(relative_path, names.large | names.secret)
         for path in sorted((path for path in paths if path is not None), key=_order):

@@ -47,7 +47,8 @@ def walk(
 ) -> Iterator[Met]:
     """Yield the matching entries below the directory `base`, ordered by path component, each before its own entries.
 
-    matching   which of these paths match; asked once for a directory, because a question for each costs most of a walk
+    matching   which of these names in a directory match, which is "" or ends with a slash; asked once for a directory,
+               because a question for each costs most of a walk
     wanted     whether an entry is yielded if it matches, and entered if it is a directory; asked of no others
 
     A directory that cannot be read counts as empty. Names that are not UTF-8 are left out, because no tool could open

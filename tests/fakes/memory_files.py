@@ -228,7 +228,14 @@ class MemoryFileSystem:
             seen += len(hits)
             counts += [(file, len(hits))] if hits else []
         more = seen > query.offset + query.limit
-        return GrepMatches(tuple(matches), more, secrets=tuple(secrets), counts=tuple(counts))
+        return GrepMatches(
+            tuple(matches),
+            more,
+            secrets=tuple(secrets),
+            files=len(counts),
+            total=seen,
+            counts=() if query.limit else tuple(counts),
+        )
 
     # ------------------------------------------------------------------------------ inside
 

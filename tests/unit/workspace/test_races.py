@@ -118,7 +118,7 @@ async def grep(files: LocalFileSystem, path: str) -> str:
 async def count(files: LocalFileSystem, path: str) -> str:
     """What a search for the secret counts, of which it shows no line."""
     found = await files.grep(GrepQuery("SECRET", ".", limit=0))
-    return "SECRET" if found.counts or found.more else ""
+    return "SECRET" if found.counts or found.files or found.total else ""
 
 
 Operation: TypeAlias = Callable[[LocalFileSystem, str], Awaitable[str]]
