@@ -197,7 +197,7 @@ class _FileNames:
 
 
 EVERY, SOME = 0, 1
-_MOST_AHEAD = 10_000  # names
+_MOST_AHEAD = 1000  # names
 
 
 class MissingNames:
