@@ -5,27 +5,35 @@ from dataclasses import replace
 from pathlib import Path
 
 from acp_agent.core.errors import Refused
-from acp_agent.core.types import Access, Deny, PathSubject
+from acp_agent.core.types import Access, Ask, Deny, PathSubject, ToolKind, ToolSpec, Verdict
 from acp_agent.gates import git_calls
-from acp_agent.gates.gate import CallFacts, CommandFacts
+from acp_agent.gates.blocklist import BlocklistPolicy
+from acp_agent.gates.blocklist import judge as verdict_on
+from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grounding import Mentioned
+from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.written_paths import Written, written
+from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.patterns import Call
-from acp_agent.gates.rules.permission_rules import Action, rule_action
-from acp_agent.gates.rules.policy_rules import Target, _path
+from acp_agent.gates.rules.permission_rules import Action, judge, rule_action
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, Target, TrustLevel, _path
 from acp_agent.gates.sandbox import _listed
-from acp_agent.gates.shell.command import MAX_BYTES, Command, survey
+from acp_agent.gates.shell import reading as shell_reading
+from acp_agent.gates.shell.command import MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
 from acp_agent.gates.shell.danger import destructive
 from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
 from acp_agent.gates.shell.programs import denials, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
+from acp_agent.gates.shell.words import MAX_FIELDS, expand_braces
+from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.folder_readers import reading
+from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import Look
 from acp_agent.workspace.git.changes import GitChanges
-from tests.unit.gates.chain import call, rules
+from tests.unit.gates.chain import SPECS, Chain, call, rules
 
 
 def called(text: str) -> Command:
@@ -54,6 +62,7 @@ def test_the_folder_behind_a_group_a_subshell_and_a_step_back():
         ("( cd a ); ls", ("",)),
         ("cd -; ls", ("", "~")),
         ("cd a && cd - && ls", ("",)),
+        ("( cd a ) && { ls; } || ls", ("",)),
     ):
         assert CommandFacts(text).steps[-1].folders.possible == possible, text
 
@@ -111,6 +120,7 @@ def test_programs_that_pack_folders_follow_links():
         ("cpio -o", (".",), True),
         ("tar -cf x.tar a", ("a",), False),
         ("tar -chf x.tar a", ("a",), True),
+        ("tar -c -f x.tar --files-from=list a", ("x.tar", "a", "."), False),
     ):
         read = reading(called(text))
         assert read is not None
@@ -158,6 +168,113 @@ def test_a_command_in_as_many_folders_as_are_followed_is_judged(monkeypatch):
     guard = GitGuard(lambda folder, others=(): (), GitChanges(lambda path, access: path))
     assert guard.entering(("a",)) == ()
     assert guard.entering(("a", "b")) == (git_calls._TOO_MANY,)
+    for folders, dangers in ((("a",), []), (("a", "b"), [git_calls._TOO_MANY]), (None, [git_calls._NOWHERE])):
+        assert [*guard._of(git_calls.PlacedCall(git_calls.GitCall("status"), folders))] == dangers, folders
+
+
+def test_git_searches_its_folder_only_and_shows_changes_of_the_whole_repository():
+    for text, whole in (("git grep x", False), ("git diff", True)):
+        read = reading(called(text))
+        assert read is not None
+        assert read.look.whole is whole, text
+
+
+def test_no_empty_word_and_none_longer_than_paths_can_be_is_a_path():
+    assert [*path_words(Command(("cat", "", "a")))] == ["a"]
+    assert [len(word) for word in path_words(Command(("cat", "b" * 4096, "c" * 4097)))] == [4096]
+
+
+def test_stars_in_quotes_are_no_pattern():
+    for text, patterns in (
+        ("cat *.py", {"*.py"}),
+        ('cat "*.py"', set()),
+        ("cat $x*", {"$x*"}),
+    ):
+        assert survey(text).commands[0].patterns == patterns, text
+
+
+def test_no_text_is_parsed_once_the_time_is_over():
+    assert Parses(0.0).parse("ls", MAX_BYTES) == "takes too long to parse"
+
+
+def test_a_text_that_cannot_be_read_comes_with_advice():
+    verdict = verdict_on(ShellText("ls; " * 4000), BlocklistPolicy())
+    assert isinstance(verdict, Deny)
+    assert verdict.advice == "Write it out plainly."
+
+
+def test_a_redirection_alone_stands_in_its_scope():
+    for text, scopes in (("( > x ) && > y", [("(1",), ()]), ("if true; then > z; fi", [("?1",), ("?1",)])):
+        assert [command.scopes for command in survey(text).commands] == scopes, text
+
+
+def test_braces_are_expanded_as_long_as_there_is_room_for_more_words():
+    for count, first in ((MAX_FIELDS + 1, "x1"), (MAX_FIELDS + 2, "x{1,2}")):
+        assert expand_braces("{" + ",".join(["x"] * count) + "}{1,2}")[0] == first, count
+
+
+def test_a_wrapper_is_allowed_with_what_it_starts():
+    for patterns, text, allowed in (
+        (("uv run *", "make *"), "uv run make x", True),
+        (("uv run *",), "uv run make x", False),
+        (("make *",), "uv run make x", False),
+        (("printf *", "xargs *"), "printf a | xargs echo", True),
+        (("printf *", "xargs *"), "printf a | xargs make", False),
+    ):
+        found = judge(ShellText(text), rules(*patterns), lambda _: None).action
+        assert (found is Action.ALLOW) is allowed, (patterns, text)
+
+
+def test_a_text_whose_analysis_goes_too_deep_is_opaque(monkeypatch):
+    def analyse(text: str, parses: Parses) -> Plain:
+        raise RecursionError
+
+    monkeypatch.setattr(shell_reading, "analyse", analyse)
+    assert ShellText("ls | cat").analysis == Opaque(TOO_DEEP)
+
+
+def test_sources_beyond_the_first_few_are_counted():
+    assert sources_listed("abcde") == "a, b, c, d, e"
+    assert sources_listed("abcdef") == "a, b, c, d, e and 1 more"
+
+
+class Asking(Gate):
+    """A gate with one verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    def judge(self, facts: CallFacts) -> Verdict:
+        del facts
+        return self.verdict
+
+
+def test_the_questions_of_all_gates_are_added_to_a_call():
+    one, two = Ask("one"), Ask("two")
+    facts = CallFacts(call("read"))
+    assert Gates((Asking(one), Asking(two))).asks(facts)
+    assert facts.asks == [one, two]
+    assert not Gates((Asking(one), Asking(Deny("no")))).asks(CallFacts(call("read")))
+
+
+def test_a_tool_that_runs_commands_is_offered_only_where_commands_may_run():
+    gate = PolicyGate(
+        Policy((PolicyRule.parse("rule", Effect.DENY, "bash", compile_regex=LinearRegex),)),
+        cwd="/",
+        realpath=os.path.realpath,
+        trust=lambda _: TrustLevel.TRUSTED,
+    )
+    spec = ToolSpec("mine", "", {}, ToolKind.EXECUTE, mutates=True)
+    assert (gate.allows(spec), gate.allows(replace(spec, commands=True))) == (True, False)
+
+
+def test_a_tool_that_acts_as_a_denied_one_is_denied_by_the_rule_of_that_one(tmp_path: Path):
+    chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), rules("*.key", action=Action.DENY), tool="edit")
+    spec = replace(SPECS["write"], acts_as=("edit",))
+    invocation = replace(call("write", PathSubject("a.key", Access.WRITE)), spec=spec)
+    settled = chain.permission.settle(CallFacts(invocation)).verdict
+    assert isinstance(settled, Deny)
+    assert "edit" in settled.rule
 
 
 def test_a_sealed_file_comes_with_advice():
