@@ -6,12 +6,14 @@ from typing import Any
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.types import Deny
+from acp_agent.core.types import Deny, Phase
 from acp_agent.execution.wrappers import ToolRetries
 from acp_agent.gates.gate import Gates
+from acp_agent.gates.rules.policy_rules import Effect, TrustLevel
 from acp_agent.output.redaction.rules import KnownSecrets
+from acp_agent.session.toolset.backends import SessionBackends
 from acp_agent.session.toolset.gate_factory import ResultWrappers, build_executor
-from acp_agent.session.toolset.settings import redactor
+from acp_agent.session.toolset.settings import filter_engine, permission_rules, redactor, session_policy
 from acp_agent.session.toolset.toolset import DenyAllToolset, SessionTools
 from acp_agent.tools.registry import ToolLimits
 from acp_agent.workspace.roots import Root
@@ -233,3 +235,66 @@ def test_the_users_own_patterns_of_secrets_are_redacted_and_a_bad_one_is_told():
         False: "corp-12345678, [REDACTED:known]",
     }
     assert [each.partition(": ")[0] for each in told] == ["tools.filters.security.extra_patterns"] * 2
+
+
+def loaded_with(**tables: Any) -> Loaded:
+    return Loaded(settings(**tables), (), {}, "config.toml")
+
+
+def test_each_condition_of_a_policy_rule_is_in_the_rule_in_force():
+    fields = {
+        "paths": ["/etc/*"],
+        "env": ["ACP_AGENT_TEST_UNSET"],
+        "trust_level": "untrusted",
+        "args_match": "x+",
+        "capabilities": ["net"],
+        "phases": ["verifier"],
+    }
+    found = session_policy(
+        loaded_with(tools={"policy": {"enabled": True, "rules": [{"effect": "deny", "tool": "re*", **fields}]}}),
+        "/work",
+    )
+    (made,) = found.rules
+    (path,) = made.paths
+    assert (made.effect, made.pattern, made.unset) == (Effect.DENY, "re*", ("ACP_AGENT_TEST_UNSET",))
+    assert (made.trust, made.reserved, made.phases) == (TrustLevel.UNTRUSTED, True, {Phase.VERIFIER})
+    assert path.literal == "/etc/"
+    assert made.search is not None
+    assert (made.search("axb"), made.search("b")) == (True, False)
+
+
+def test_rules_that_cannot_be_used_are_told():
+    told = list[str]()
+    rules = {"bash": [{"pattern": "[", "action": "deny"}, {"pattern": "ls", "action": "allow"}], "bsh": []}
+    found = permission_rules(loaded_with(tools={"permissions": rules}), told.append, ("bash", "read"))
+    assert [rule.pattern for rule in found["bash"]] != []
+    assert ["bsh" in each for each in told] == [False, True]
+    assert told[1] == "[tools.permissions.bsh]: there is no tool of that name (bash, read)"
+
+
+def test_filters_know_whether_outputs_are_summed_up():
+    for summed in (True, False):
+        engine = filter_engine(loaded_with(tools={"overflow": {"summarize_output": summed}}))
+        assert engine is not None
+        assert engine._summarized is summed
+
+
+def test_commands_of_a_session_take_as_long_as_its_configuration_says():
+    for variables, problems in (((), 0), (("ACP_AGENT_MODEL",), 1)):
+        warned = list[str]()
+        shell = SimpleNamespace(env_allow=variables, timeout=77.0)
+        given = SimpleNamespace(
+            _settings=SimpleNamespace(tools=SimpleNamespace(shell=shell)), _watchdog="watchdog", sandbox="sandbox"
+        )
+        made: Any = SessionBackends._local_terminal(given, warned.append)  # type: ignore[arg-type]
+        assert (made._default_timeout, made._watchdog, made._sandbox) == (77.0, "watchdog", "sandbox")
+        assert len(warned) == problems, variables
+
+
+def test_custom_tools_run_by_a_shell_of_their_own():
+    offered = SimpleNamespace(name="mine", spec=lambda: SPECS["bash"])
+    made: Any = Tools(
+        _custom=(offered,), _brought=(), backends=SimpleNamespace(reached=("x.org",)), _tools=lambda _: ()
+    )
+    tool: Any = made._registry(SimpleNamespace(settings=settings(tools={"shell": {"max_timeout": 77}})))._tools["mine"]
+    assert (tool._bash._longest, tool._bash._for_custom) == (77, True)
