@@ -3,7 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from acp_agent.config.load import Loaded
+from acp_agent.config.policy_file import MergedRules
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Deny, Phase
@@ -261,6 +264,14 @@ def test_each_condition_of_a_policy_rule_is_in_the_rule_in_force():
     assert path.literal == "/etc/"
     assert made.search is not None
     assert (made.search("axb"), made.search("b")) == (True, False)
+
+
+def test_rules_of_a_policy_file_that_may_only_deny_are_told_if_they_allow(monkeypatch: pytest.MonkeyPatch):
+    told = list[str]()
+    refused: Any = MergedRules((), ("rules[0] allows",))
+    monkeypatch.setattr("acp_agent.session.toolset.settings.merged_rules", lambda *_, **__: refused)
+    assert session_policy(loaded_with(), "/work", told.append).rules == ()
+    assert told == ["rules[0] allows"]
 
 
 def test_rules_that_cannot_be_used_are_told():

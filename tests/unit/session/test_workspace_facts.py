@@ -402,6 +402,8 @@ NODE = json.dumps({"scripts": {"test": "vitest"}})
         ({"pyproject.toml": "[dependency-groups]\ndev = ['pytest>=8']\n", "tests/test_a.py": ""}, "`pytest`"),
         ({"requirements.txt": "pytest==8\n"}, "`pytest`"),
         ({"tests/conftest.py": ""}, "`pytest`"),
+        ({"conftest.py": "", "tox.ini": "[tox]\n"}, "`pytest`"),
+        ({"pytest.ini": "", "tox.ini": "[tox]\n"}, "`pytest`"),
         ({"pyproject.toml": "[project]\n", "tests/test_a.py": "import unittest\n"}, ""),
         ({"Cargo.toml": ""}, "`cargo test`"),
         ({"go.mod": ""}, "`go test ./...`"),

@@ -1,0 +1,339 @@
+"""The exact answers of small parts of a session."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from acp_agent.core.errors import BackendUnavailable, ProviderError, SessionNotFound, ToolError, ToolErrorCategory
+from acp_agent.core.session_options import AutoApprove, ModelChoice
+from acp_agent.core.types import ToolResult
+from acp_agent.llm.catalog import ModelRef
+from acp_agent.net.web import WebLimits
+from acp_agent.session import model_choices, models
+from acp_agent.session.extension_host import ExtensionHost
+from acp_agent.session.foreign_session import _plain, _words
+from acp_agent.session.manager import DeferredRepository, SessionManager
+from acp_agent.session.model_choices import _named
+from acp_agent.session.models import SessionModels
+from acp_agent.session.slash.commands import _is_clipped
+from acp_agent.session.subagents import SessionSubAgents
+from acp_agent.session.titles import TitleUpdater
+from acp_agent.session.toolset import toolset
+from acp_agent.session.toolset.backends import SessionBackends, _Fallback
+from acp_agent.session.toolset.extensions import SessionExtensions
+from acp_agent.session.toolset.settings import FolderRules
+from acp_agent.session.toolset.toolset import SessionTools
+
+pytestmark = pytest.mark.anyio
+
+
+def made(kind: type, **parts: Any) -> Any:
+    """Return an object of which nothing but these parts is made."""
+    one = kind.__new__(kind)
+    vars(one).update(parts)
+    return one
+
+
+def test_the_lines_of_a_foreign_sessions_texts_all_stay():
+    assert (_plain("a\rb"), _words("a\rb")) == ("a\nb", "a\nb")
+
+
+def test_a_result_says_whether_it_was_clipped():
+    for envelope, clipped in ((None, False), ({}, False), ({"truncated": False}, False), ({"truncated": True}, True)):
+        assert _is_clipped(ToolResult("x", envelope=envelope)) is clipped, envelope
+
+
+def test_as_many_models_as_there_is_room_for_are_named_without_a_count_of_more():
+    choices = [ModelChoice(f"m{number}", "") for number in range(model_choices._MOST_NAMED + 1)]
+    assert _named(choices[:-1]) == ", ".join(choice.value for choice in choices[:-1])
+    assert _named(choices) == f"{_named(choices[:-1])} and 1 more"
+
+
+async def test_only_models_with_a_fallback_are_retried_briefly():
+    async def retold(_: str) -> None: ...
+
+    chain = [SimpleNamespace(name=name, model=name, context_window=1) for name in "abc"]
+    catalog = SimpleNamespace(chain=lambda *_: chain)
+    session = made(SessionModels, _configured=lambda: catalog, _counted=lambda _, model: model, _retold=retold)
+    provider: Any = await session._asked([ModelRef("p", name) for name in "abc"])
+    policies = [each._policy is models._IMPATIENT for each in provider._providers]
+    assert policies == [True, True, False]
+
+
+async def test_a_list_of_models_that_takes_too_long_is_said_to_be_late(monkeypatch: pytest.MonkeyPatch):
+    async def asked(_: str) -> Any:
+        raise TimeoutError
+
+    lists = made(model_choices.KnownModels, _lists={}, version=0)
+    with pytest.raises(ProviderError, match="p did not list its models within"):
+        await lists._ask(SimpleNamespace(models=asked), "p", ())
+    assert (lists._lists, lists.version) == ({}, 0)
+
+
+async def test_a_backend_that_is_gone_for_good_is_not_asked_again():
+    asked, told = list[str](), list[object]()
+
+    async def fallen_back(error: BackendUnavailable) -> None:
+        told.append(error)
+
+    async def do(backend: str) -> str:
+        asked.append(backend)
+        if backend == "editor":
+            raise error
+        return backend
+
+    for permanent, first in ((False, ["editor", "local"] * 2), (True, ["editor", "local", "local"])):
+        error = BackendUnavailable("editor", "gone", permanent=permanent)
+        backends = _Fallback(["editor", "local"], fallen_back)
+        operation: Any = "read"
+        assert [await backends.call(operation, do) for _ in range(2)] == ["local", "local"]
+        assert (asked, told) == (first, [error]), permanent
+        asked.clear()
+        told.clear()
+
+
+def test_rules_hold_for_their_own_configuration_and_folders_only(tmp_path):
+    given: Any = object()
+    folder = str(tmp_path)
+    rules = made(FolderRules, given=given, folders=(folder,), _resolved=(folder,))
+    assert rules.are_for(given, [folder])
+    assert not rules.are_for(object(), [folder])
+    assert not rules.are_for(given, [folder, "/"])
+    vars(rules)["_resolved"] = ("/elsewhere",)
+    assert not rules.are_for(given, [folder])
+
+
+async def test_what_was_taken_back_is_brought_back_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch):
+    asked = list[Any]()
+    snapshots = SimpleNamespace(restore=lambda *given, redo: asked.append((*given, redo)) or "restored")
+    monkeypatch.setattr(toolset, "report", lambda restored, cwd, *, redo: (restored, cwd, redo))
+    cache = SimpleNamespace(changing=nullcontext)
+    tools = made(
+        SessionTools,
+        watch=SimpleNamespace(limits="limits"),
+        roots="roots",
+        snapshots=snapshots,
+        _cache=cache,
+        _cwd="/w",
+    )
+    for redo in (True, False):
+        assert await tools.restore(3, redo=redo) == ("restored", "/w", redo)
+    assert asked == [("roots", "limits", 3, True), ("roots", "limits", 3, False)]
+
+
+def test_what_a_turn_leaves_is_dropped_when_the_next_begins():
+    log = list[str]()
+    parts = {
+        "_cache": SimpleNamespace(turn_began=lambda: log.append("cache")),
+        "snapshots": SimpleNamespace(turn_began=lambda: log.append("snapshots")),
+        "_folders": SimpleNamespace(close_replaced=lambda: log.append("folders")),
+    }
+    made(SessionTools, **parts).turn_began()
+    assert log == ["cache", "snapshots", "folders"]
+
+
+def test_pages_are_read_within_the_limits_of_the_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("acp_agent.session.toolset.backends.GuardedWeb", lambda limits, **more: (limits, more))
+    scrape = SimpleNamespace(
+        timeout=1.0, max_body_bytes=2, allowed_domains=("a",), denied_domains=("b",), ports=(8080,)
+    )
+    loaded = SimpleNamespace(settings=SimpleNamespace(tools=SimpleNamespace(scrape=scrape)))
+    limits, more = SessionBackends.web(made(SessionBackends), loaded, None)  # type: ignore[arg-type, misc]
+    del more["record"]
+    assert limits == WebLimits(1.0, 2)
+    assert more == {"allowed_domains": ("a",), "denied_domains": ("b",), "ports": (8080,)}
+
+
+async def test_the_agents_that_can_be_given_a_task_and_their_runs_are_listed():
+    listed = {
+        "_library": SimpleNamespace(offered=lambda: ["own"]),
+        "_others": SimpleNamespace(offered=lambda: ["other"]),
+    }
+    agents = made(SessionSubAgents, _made=None, **listed)
+    assert (agents.offered(), agents.runs()) == (("own", "other"), ())
+    agents._made = SimpleNamespace(runs=lambda: ["run"])
+    assert agents.runs() == ["run"]
+
+
+async def test_files_about_which_nobody_answers_stay_unused():
+    asked, refreshed = list[Any](), list[str]()
+    failure: list[Exception] = []
+
+    async def ask(*given: Any) -> None:
+        asked.append(given)
+        for each in failure:
+            raise each
+
+    extensions = made(
+        SessionExtensions,
+        _options=SimpleNamespace(auto_approve=AutoApprove.SUGGEST),
+        sources=SimpleNamespace(ask=ask),
+        _approver="approver",
+        refresh=lambda: refreshed.append("refreshed"),
+    )
+    await extensions._ask()
+    assert (asked, refreshed) == ([("approver", extensions._described)], ["refreshed"])
+    failure.append(ToolError(ToolErrorCategory.TIMEOUT, "late"))
+    await extensions._ask()
+    assert (len(asked), refreshed) == (2, ["refreshed"])
+    extensions._options.auto_approve = AutoApprove.FULL_AUTO
+    await extensions._ask()
+    assert len(asked) == 2
+
+
+def test_only_the_first_prompt_gives_a_title():
+    session = SimpleNamespace(id="s", transcript=SimpleNamespace(rename=(renamed := list[str]()).append))
+    writer = SimpleNamespace(first=lambda typed, _: typed.upper())
+    for done, title, prompt, named in (
+        (False, "", "", ["WORDS"]),
+        (True, "", "", []),
+        (False, "A title", "", []),
+        (False, "", "earlier", []),
+    ):
+        parts = {"_session": session, "_writer": writer, "_background": len, "_beginning": 0}
+        updater = made(TitleUpdater, _done=done, _title=title, _prompt=prompt, **parts)
+        updater._background = lambda _: None
+        updater.began("words")
+        assert renamed == named, (done, title, prompt)
+        renamed.clear()
+
+
+async def test_all_sessions_are_stored_within_the_same_time():
+    flushed = list[Any]()
+
+    def session(name: str) -> Any:
+        async def flush(**given: Any) -> None:
+            flushed.append((name, given))
+
+        return SimpleNamespace(transcript=SimpleNamespace(flush=flush))
+
+    manager = made(SessionManager, _known={name: session(name) for name in "ab"})
+    await manager.flush(within=1.0, patience=2.0)
+    assert flushed == [(name, {"within": 1.0, "patience": 2.0}) for name in "ab"]
+
+
+async def test_a_session_that_is_loaded_is_resident_only_if_its_answer_was_sent_and_there_is_room():
+    log = list[Any]()
+
+    def session(name: str) -> Any:
+        return SimpleNamespace(
+            turns=SimpleNamespace(busy=False),
+            transcript=SimpleNamespace(store=lambda change: log.append((change.cwd, change.additional))),
+            suspend=lambda: log.append("suspend"),
+            resumed=lambda: log.append("resumed"),
+            reopen=lambda *given: log.append(("reopen", *given)),
+            name=name,
+        )
+
+    class Pool:
+        found = stored = True
+
+        async def is_stored(self, _: str) -> bool:
+            return self.stored
+
+        @asynccontextmanager
+        async def room(self, _: str, *, instead_of: Any) -> AsyncIterator[bool]:
+            log.append(("room", instead_of and instead_of.name))
+            yield self.found
+
+        async def evict(self, session: Any) -> None:
+            log.append(("evict", session.name))
+
+        async def replace(self, session: Any) -> None:
+            log.append(("replace", session.name))
+
+    async def opened(*_: Any) -> Any:
+        return session("opened")
+
+    workspace = SimpleNamespace(cwd="/w", additional=("/x",))
+    connection = SimpleNamespace(session=lambda *given: ("connected", *given))
+    told, opened_now = ("/w", ("/x",)), ["suspend"]
+    reopened = ("reopen", workspace, ("connected", "s", "/w"))
+    for before, stored, found, failure, expected in (
+        (None, True, True, None, [("room", None), *opened_now, told, "resumed"]),
+        (None, True, False, None, [("room", None), *opened_now, told, ("evict", "opened")]),
+        (None, True, True, KeyError, [("room", None), *opened_now, told, ("evict", "opened")]),
+        ("old", True, True, None, [("room", "old"), ("replace", "old"), *opened_now, told, "resumed"]),
+        ("old", False, True, None, [("room", "old"), ("evict", "old"), reopened, told, "resumed"]),
+    ):
+        pool = Pool()
+        pool.stored, pool.found = stored, found
+        known = {} if before is None else {"s": session(before)}
+        manager = made(SessionManager, _known=known, _pool=pool, _opened=opened)
+        log.clear()
+        with nullcontext() if failure is None else pytest.raises(failure):
+            async with manager._loaded("s", workspace, connection):
+                if failure is not None:
+                    raise failure
+        assert log == expected, (before, stored, found, failure)
+
+
+async def test_nothing_can_be_forked_where_nothing_is_stored():
+    acts = SimpleNamespace(hold=lambda _: nullcontext_async())
+    manager = made(SessionManager, store=None, _acts=acts, _known={})
+    with pytest.raises(SessionNotFound):
+        await manager.fork("s", None, None)
+
+
+@asynccontextmanager
+async def nullcontext_async() -> AsyncIterator[None]:
+    yield
+
+
+async def test_what_is_stored_of_a_session_that_was_not_written_at_first_is_read_from_the_store():
+    async def snapshot() -> str:
+        return "saved"
+
+    assert await made(DeferredRepository, _repository=SimpleNamespace(snapshot=snapshot)).snapshot() == "saved"
+
+
+async def test_a_session_moves_as_one_that_is_resident_and_tells_the_new_problems_of_its_folder():
+    log = list[Any]()
+
+    async def resume(_: Any) -> None:
+        log.append("resume")
+
+    async def move(session_id: str, cwd: str) -> None:
+        log.append((session_id, cwd))
+
+    session = SimpleNamespace(
+        workspace=SimpleNamespace(cwd="/old"),
+        notices=SimpleNamespace(warn=log.append),
+        apply_config=lambda loaded: log.append(loaded.name),
+        store_options=lambda: log.append("store"),
+    )
+
+    async def opened(_: str) -> Any:
+        return session
+
+    def configured(cwd: str) -> Any:
+        return SimpleNamespace(name=cwd, problems=("both",) if cwd == "/old" else ("both", "new"))
+
+    host = made(
+        ExtensionHost, _open=opened, _resume=resume, _configured=configured, _sessions=SimpleNamespace(move=move)
+    )
+    await host.move("s", "/new")
+    assert log == ["resume", ("s", "/new"), "configuration: new", "resume", "/new", "store"]
+
+
+async def test_the_rounds_of_an_evaluation_are_shown_as_progress_of_its_call(monkeypatch: pytest.MonkeyPatch):
+    async def evaluated(task: Any, give: Any, tell: Any) -> Any:
+        await tell("round 1")
+        return task, await give("general", "do it")
+
+    shown = list[Any]()
+
+    async def progress(event: Any) -> None:
+        shown.append((event.call_id, event.output))
+
+    async def run(*given: Any) -> Any:
+        return given
+
+    monkeypatch.setattr("acp_agent.subagents.quality_gates.evaluated", evaluated)
+    parent: Any = SimpleNamespace(id="c1", progress=progress)
+    agents = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker")
+    assert await agents.evaluate("task", parent) == ("task", ("general", "do it", parent, "worker"))
+    assert shown == [("c1", "\n\nround 1\n\n")]
