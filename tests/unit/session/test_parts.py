@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from acp_agent.core.errors import BackendUnavailable, ProviderError, SessionNotFound, ToolError, ToolErrorCategory
+from acp_agent.core.errors import (
+    BackendUnavailable,
+    ProviderError,
+    RequestFailed,
+    SessionNotFound,
+    ToolError,
+    ToolErrorCategory,
+)
 from acp_agent.core.session_options import AutoApprove, ModelChoice
 from acp_agent.core.types import ToolResult
 from acp_agent.llm.catalog import ModelRef
@@ -18,6 +25,7 @@ from acp_agent.session.foreign_session import _plain, _words
 from acp_agent.session.manager import DeferredRepository, SessionManager
 from acp_agent.session.model_choices import _named
 from acp_agent.session.models import SessionModels
+from acp_agent.session.pool import SessionPool
 from acp_agent.session.slash.commands import _is_clipped
 from acp_agent.session.subagents import SessionSubAgents
 from acp_agent.session.titles import TitleUpdater
@@ -337,3 +345,40 @@ async def test_the_rounds_of_an_evaluation_are_shown_as_progress_of_its_call(mon
     agents = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker")
     assert await agents.evaluate("task", parent) == ("task", ("general", "do it", parent, "worker"))
     assert shown == [("c1", "\n\nround 1\n\n")]
+
+
+async def test_a_session_that_is_opened_again_is_closed_and_its_lock_is_free_for_that():
+    log = list[str]()
+
+    class Lock:
+        @asynccontextmanager
+        async def taken(self, session_id: str) -> AsyncIterator[None]:
+            log.append(f"take {session_id}")
+            yield
+            log.append(f"leave {session_id}")
+
+        def release(self, session_id: str) -> None:
+            log.append(f"release {session_id}")
+
+    def noted(what: str) -> Any:
+        async def note(**given: Any) -> None:
+            log.append(f"{what} {given}")
+
+        return note
+
+    for stored, expected in (
+        (True, ["take s", "flush {}", "close {'tell': False}", "leave s", "release s"]),
+        (False, ["take s", "flush {}"]),
+    ):
+        before: Any = SimpleNamespace(
+            id="s",
+            chosen_while_evicted=False,
+            transcript=SimpleNamespace(stored=stored, flush=noted("flush")),
+            turns=SimpleNamespace(busy=False),
+            close=noted("close"),
+        )
+        pool = made(SessionPool, _lock=Lock(), known={"s": before})
+        with nullcontext() if stored else pytest.raises(RequestFailed):
+            await pool.replace(before)
+        assert (log, pool.known) == (expected, {} if stored else {"s": before}), stored
+        log.clear()
