@@ -486,3 +486,18 @@ def test_frames_are_logged_with_the_handshake_and_without_secrets(tmp_path: Path
     monkeypatch.setenv(FRAMES_VARIABLE, str(tmp_path))
     assert app._frame_log(handover) is None
     assert app._problems == [f"{FRAMES_VARIABLE}: {tmp_path} cannot be opened (Is a directory)"]
+
+
+def test_a_crash_is_logged_with_its_traceback_and_the_lists_of_models_are_fetched_as_configured(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    log = list[Any]()
+    monkeypatch.setattr(module, "_log", Noted(log, "log"))
+    crash = KeyError("a bug")
+    module._report_crash(crash)
+    assert log == [("log.error", "acp-agent has crashed", ("exc_info", crash))]
+    monkeypatch.setattr(module, "ModelChoices", lambda *given, **named: (*given, named))
+    llm = SimpleNamespace(list_models="some")
+    loaded = SimpleNamespace(settings=SimpleNamespace(llm=llm, acp=SimpleNamespace(available_models="available")))
+    lists = SimpleNamespace(of=lambda of: ("lists of", of))
+    assert made(_lists=lists)._choices(loaded) == (llm, "available", ("lists of", llm), {"fetches": "some"})
