@@ -225,6 +225,23 @@ def test_a_wrapper_is_allowed_with_what_it_starts():
         assert (found is Action.ALLOW) is allowed, (patterns, text)
 
 
+def test_a_command_that_is_allowed_for_ever_and_doubtful_is_not_asked_about_by_a_rule():
+    for allowed, action in ((True, None), (None, Action.ASK)):
+        found = judge(ShellText("git push > /x"), rules("git *", action=Action.ASK), lambda _, allowed=allowed: allowed)
+        assert found.action is action, allowed
+
+
+def test_what_is_unpacked_may_bring_hooks_of_git_wherever_a_repository_may_be():
+    for text, planted in (
+        ("tar -xf a.tar", ".git/hooks"),
+        ("tar -C /x -xf a.tar", "/x/.git/hooks"),
+        ("tar -C ../x -xf a.tar", "../x/.git/hooks"),
+        ("tar -C below -xf a.tar", ""),
+    ):
+        found = [each.word for each in written(called(text)) if each.word.endswith("hooks")]
+        assert found == ([planted] if planted else []), text
+
+
 def test_a_text_whose_analysis_goes_too_deep_is_opaque(monkeypatch):
     def analyse(text: str, parses: Parses) -> Plain:
         raise RecursionError

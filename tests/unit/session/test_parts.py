@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.core.errors import (
     BackendUnavailable,
     ProviderError,
     RequestFailed,
     SessionNotFound,
+    StoreUnavailable,
     ToolError,
     ToolErrorCategory,
 )
@@ -19,13 +21,15 @@ from acp_agent.core.session_options import AutoApprove, ModelChoice
 from acp_agent.core.types import ToolResult
 from acp_agent.llm.catalog import ModelRef
 from acp_agent.net.web import WebLimits
+from acp_agent.session import manager as manager_module
 from acp_agent.session import model_choices, models
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.foreign_session import _plain, _words
 from acp_agent.session.manager import DeferredRepository, SessionManager
+from acp_agent.session.mcp_servers import _described
 from acp_agent.session.model_choices import _named
 from acp_agent.session.models import SessionModels
-from acp_agent.session.pool import SessionPool
+from acp_agent.session.pool import PendingLoads, SessionPool
 from acp_agent.session.slash.commands import _is_clipped
 from acp_agent.session.subagents import SessionSubAgents
 from acp_agent.session.titles import TitleUpdater
@@ -382,3 +386,65 @@ async def test_a_session_that_is_opened_again_is_closed_and_its_lock_is_free_for
             await pool.replace(before)
         assert (log, pool.known) == (expected, {} if stored else {"s": before}), stored
         log.clear()
+
+
+async def test_other_requests_for_a_session_that_is_loaded_wait_until_it_is_known_and_no_longer():
+    class Acts:
+        hold = staticmethod(lambda _: nullcontext_async())
+
+        def __contains__(self, _: str) -> bool:
+            return False
+
+    @asynccontextmanager
+    async def loaded(*_: Any) -> AsyncIterator[str]:
+        assert "s" in manager.loads._loading
+        yield "loaded"
+
+    parts = {"_acts": Acts(), "_known": {}, "_loaded": loaded, "get": lambda _: "in memory"}
+    for store, session in ((object(), "loaded"), (None, "in memory")):
+        manager = made(SessionManager, store=store, loads=PendingLoads(), **parts)
+        async with manager.load("s", None, None) as found:
+            assert (found, {**manager.loads._loading}) == (session, {}), store
+
+
+async def test_unused_sessions_that_cannot_be_removed_stay():
+    async def purge_unused(days: int, in_use: Any) -> int:
+        asked.append((days, in_use))
+        for each in failure:
+            raise each
+        return 1
+
+    asked, failure = list[Any](), list[Exception]()
+    for failing in ([], [StoreUnavailable("locked")]):
+        failure[:] = failing
+        await manager_module.purge_unused(made(SessionManager, store=SimpleNamespace(purge_unused=purge_unused)))
+    await manager_module.purge_unused(made(SessionManager, store=None))
+    assert [days for days, _ in asked] == [manager_module._UNUSED_DAYS] * 2
+
+
+async def test_a_session_is_looked_for_in_the_store_once_its_last_events_are_there():
+    log = list[str]()
+
+    async def flush() -> None:
+        log.append("flush")
+
+    class Found(Exception):
+        pass
+
+    async def find(_: str) -> Any:
+        log.append("find")
+        raise Found
+
+    before = SimpleNamespace(resident=True, transcript=SimpleNamespace(flush=flush, stored=True))
+    pool = made(SessionPool, known={"s": before}, _store=SimpleNamespace(find=find))
+    with pytest.raises(Found):
+        await pool.is_stored("s")
+    assert log == ["flush", "find"]
+
+
+def test_a_question_about_a_server_of_the_project_shows_what_its_entry_says_and_nothing_else():
+    entry = McpServerSettings(name="theirs", command="prog", args=("-x",))
+    shown = 'theirs would start the program prog: {"args": ["-x"], "command": "prog", "name": "theirs"}'
+    assert _described(entry) == shown
+    entry = McpServerSettings(name="theirs", url="https://x.org/mcp")
+    assert _described(entry).startswith("theirs would reach https://x.org/mcp: {")
