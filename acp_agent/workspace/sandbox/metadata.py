@@ -176,8 +176,8 @@ def _text(memory: int, address: int) -> bytes:
     text = b""
     while b"\0" not in text and len(text) < _PATH_BYTES:
         text += os.pread(memory, _PAGE - (address + len(text)) % _PAGE, address + len(text))
-    path, ended, _ = text.partition(b"\0")
-    if not ended or len(path) >= _PATH_BYTES:
+    path = text.partition(b"\0")[0]
+    if len(path) >= _PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
     if not path:
         raise FileNotFoundError(errno.ENOENT, "the path is empty")

@@ -15,6 +15,7 @@ import pytest
 
 from acp_agent.workspace.sandbox import metadata
 from acp_agent.workspace.sandbox.metadata import _HERE, _NO_FOLLOW, _SAME, _Broker, _Call, _Subject, _text
+from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux")
 
@@ -71,7 +72,7 @@ def mode(path: Path) -> int:
 
 
 def test_modes_are_changed_within_the_walls_only(root: Path, asked: list[Any]):
-    caller = Caller(root, root / "closed")
+    caller, before_all = Caller(root, root / "closed"), open_fds()
     caller.call(CHMOD, _HERE, caller.path(root / "a"), 0o600)
     assert asked == [(0, metadata._IS_VALID, struct.pack("=Q", 7))], "that the process still waits for the answer"
     caller.call(CHMOD, _HERE, caller.path(root / "link"), 0o640)
@@ -91,6 +92,7 @@ def test_modes_are_changed_within_the_walls_only(root: Path, asked: list[Any]):
         with pytest.raises(PermissionError, match="outside the walls"):
             caller.call(CHMOD, _HERE, caller.path(path), 0o777)
         assert mode(path) == before, path
+    assert open_fds() <= before_all
 
 
 def test_a_link_has_no_mode_and_no_file_gets_the_rights_of_its_owner(root: Path):
@@ -129,6 +131,20 @@ def test_times_are_set_as_each_call_gives_them(root: Path):
         assert (found.st_atime_ns, found.st_mtime_ns) == (accessed, modified), subject
     caller.call(_Call(_Subject.TIMES, 2, directory=0, path=1), _HERE, caller.path(path), 0)
     assert path.stat().st_mtime_ns > 6_000_000_000, "without times they are those of now"
+    file = os.open(path, os.O_RDONLY)
+    try:
+        times = struct.pack("=4q", 7, 0, 8, 0)
+        caller.call(_Call(_Subject.TIMES, 2, directory=0, path=1), file, 0, caller.at(times))
+    finally:
+        os.close(file)
+    assert path.stat().st_mtime_ns == 8_000_000_000, "without a path they are those of the open file"
+    with pytest.raises(OSError, match="the times cannot be set"):
+        caller.call(
+            _Call(_Subject.TIMES, 2, directory=0, path=1),
+            _HERE,
+            caller.path(path),
+            caller.at(struct.pack("=4q", 7, -1, 8, 0)),
+        )
 
 
 def test_a_path_is_read_to_its_end_and_no_further(root: Path):
