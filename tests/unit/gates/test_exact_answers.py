@@ -4,15 +4,19 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access, Ask, Deny, PathSubject, ToolKind, ToolSpec, Verdict
 from acp_agent.gates import git_calls
+from acp_agent.gates.adversarial import AdversarialGate
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as verdict_on
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grounding import Mentioned
 from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.paths.links import may_make_links
 from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.patterns import Call
@@ -34,6 +38,8 @@ from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import Look
 from acp_agent.workspace.git.changes import GitChanges
 from tests.unit.gates.chain import SPECS, Chain, call, rules
+
+pytestmark = pytest.mark.anyio
 
 
 def called(text: str) -> Command:
@@ -304,3 +310,19 @@ def test_a_call_of_a_custom_tool_is_known_by_its_name():
     own = call("bash")
     mine = replace(own, call=replace(own.call, name="mine"))
     assert (CallFacts(own).custom, CallFacts(mine).custom) == ("", "mine")
+
+
+def test_an_archive_that_is_listed_and_unpacked_may_bring_links():
+    for text, makes in (("tar -tf a.tar -x", True), ("tar -tf a.tar", False), ("tar xf a.tar", True)):
+        assert may_make_links(called(text), lambda _: False) is makes, text
+
+
+async def test_a_call_that_the_second_model_does_not_judge_in_time_is_not_run():
+    async def late(_: object) -> str:
+        raise TimeoutError
+
+    facts = CallFacts(call("read"))
+    gate = AdversarialGate(("be careful",), late, str)
+    told = "not run: the second model that checks calls ([tools.adversarial_policy]) gave no answer"
+    assert await gate.examine(facts) == Deny(told, rule="no answer")
+    assert facts.opinions == ["error: no answer in time"]

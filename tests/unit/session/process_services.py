@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from anyio import from_thread
 
 from acp_agent.config.llm_settings import ProviderSettings, ProviderType
 from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.execution.audit import Caller
 from acp_agent.session import processes
 from acp_agent.session.model_choices import ModelChoices
@@ -150,6 +152,23 @@ def what_is_not_there_is_not_tidied_up(made: Made, one: str, two: str):
     assert not os.path.exists(f"{one}/none.db")
 
 
+def old_outputs_that_cannot_be_removed_stay(made: Made, one: str, two: str):
+    services, _ = made()
+    purged = list[int]()
+
+    async def purge(days: int) -> int:
+        purged.append(days)
+        raise StoreUnavailable("locked")
+
+    store: Any = SimpleNamespace(purge=purge)
+    services._store = lambda _: store
+    (path := Path(f"{one}/old.db")).touch()
+    services._database = Database(str(path), services._warn)
+    loaded = load(Flags(), {}, one)
+    anyio.run(services.tidy_up, loaded)
+    assert purged == [loaded.settings.tools.overflow.retention_days]
+
+
 def the_process_takes_orphans_and_hides_the_keys_of_every_configuration(made: Made, one: str, two: str):
     services, _ = made()
     assert is_subreaper() == (sys.platform == "linux")
@@ -157,7 +176,11 @@ def the_process_takes_orphans_and_hides_the_keys_of_every_configuration(made: Ma
     loaded: Any = SimpleNamespace(settings=SimpleNamespace(llm=SimpleNamespace(providers=[provider])))
     session = FakeSession(one)
     session.workspace.secrets = ("ed1t0r-9f8e7d6c5b4a3210",)
+    introduced = list[str]()
+    stored: Any = SimpleNamespace(introduce=lambda: introduced.append("stored keys"))
+    services.credentials = stored
     services.engine(session, loaded, lambda each: each)
+    assert introduced == ["stored keys"]
     assert services.redact("ed1t0r-9f8e7d6c5b4a3210 c0nf1g-0123456789abcdef") == "[REDACTED:known] [REDACTED:known]"
 
 
@@ -280,6 +303,7 @@ CHECKS = (
     sessions_with_equal_models_share_connections_which_are_closed_at_the_end_also_those_of_forgotten_keys,
     stores_are_those_of_the_configuration_and_shared,
     what_is_not_there_is_not_tidied_up,
+    old_outputs_that_cannot_be_removed_stay,
     the_process_takes_orphans_and_hides_the_keys_of_every_configuration,
     trouble_with_the_log_is_told,
     a_folder_is_cleaned_once_for_sessions_that_open_together,

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from acp_agent.config.mcp_settings import McpServerSettings
+from acp_agent.config.settings import Settings
 from acp_agent.core.errors import (
     BackendUnavailable,
+    ConfigError,
     ProviderError,
     RequestFailed,
     SessionNotFound,
@@ -23,6 +25,7 @@ from acp_agent.llm.catalog import ModelRef
 from acp_agent.net.web import WebLimits
 from acp_agent.session import manager as manager_module
 from acp_agent.session import model_choices, models
+from acp_agent.session import session as session_module
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.foreign_session import _plain, _words
 from acp_agent.session.manager import DeferredRepository, SessionManager
@@ -30,14 +33,16 @@ from acp_agent.session.mcp_servers import _described
 from acp_agent.session.model_choices import _named
 from acp_agent.session.models import SessionModels
 from acp_agent.session.pool import PendingLoads, SessionPool
+from acp_agent.session.session import Session
 from acp_agent.session.slash.commands import _is_clipped
 from acp_agent.session.subagents import SessionSubAgents
 from acp_agent.session.titles import TitleUpdater
-from acp_agent.session.toolset import toolset
+from acp_agent.session.toolset import sandboxing, toolset
 from acp_agent.session.toolset.backends import SessionBackends, _Fallback
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.session.toolset.toolset import SessionTools
+from acp_agent.workspace.sandbox.sandbox import SandboxTier
 
 pytestmark = pytest.mark.anyio
 
@@ -448,3 +453,65 @@ def test_a_question_about_a_server_of_the_project_shows_what_its_entry_says_and_
     assert _described(entry) == shown
     entry = McpServerSettings(name="theirs", url="https://x.org/mcp")
     assert _described(entry).startswith("theirs would reach https://x.org/mcp: {")
+
+
+async def test_the_end_of_a_cancelled_turn_waits_only_a_moment_for_the_store():
+    log = list[Any]()
+
+    async def flush(**given: Any) -> None:
+        log.append(given)
+
+    async def tell(*given: Any) -> None:
+        log.append(given)
+
+    session = made(
+        Session,
+        transcript=SimpleNamespace(flush=flush),
+        notices=SimpleNamespace(tell=tell),
+        emit="emit",
+        redact="redact",
+    )
+    for cancelled, within in ((True, session_module._CANCELLED_FLUSH), (False, None)):
+        await session._end_turn(cancelled)
+        assert log == [{"within": within, "touch": True}, ("emit", "redact")]
+        log.clear()
+
+
+def test_an_unusable_list_of_variables_leaves_a_sandbox_with_the_usual_ones(monkeypatch: pytest.MonkeyPatch):
+    asked = list[Any]()
+
+    def environment(environ: Any, extra: Any = ()) -> Any:
+        asked.append(extra)
+        if extra:
+            raise ConfigError("tools.shell", "env_allow", "x", "a variable")
+        return {"A": "1"}
+
+    monkeypatch.setattr(sandboxing, "child_environment", environment)
+    monkeypatch.setattr(sandboxing, "sandbox_tier", lambda _: SandboxTier.BUBBLEWRAP)
+    monkeypatch.setattr(sandboxing, "SessionSandbox", lambda *given, **named: (given, sorted(named)))
+    settings = Settings.model_validate({"tools": {"shell": {"env_allow": ["x"]}}})
+    made_of: Any = sandboxing.session_sandbox("walls", settings, len, len)  # type: ignore[arg-type]
+    assert made_of == (("walls", {"A": "1"}, SandboxTier.BUBBLEWRAP), ["proxy"])
+    assert asked == [("x",), ()]
+
+
+def test_the_editors_terminal_has_what_the_session_gives_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    given = list[Any]()
+    backends = made(
+        SessionBackends,
+        _settings=Settings.model_validate({"acp": {"terminal_timeout_secs": 11, "request_timeout_secs": 22}}),
+        sandbox=None,
+        _editor=SimpleNamespace(terminal=given.append),
+        _watchdog="watchdog",
+        _redact="redact",
+        clean_ups=SimpleNamespace(start="start"),
+        programs="programs",
+    )
+    assert backends._any_terminal("folder") == "programs"
+    (settings,) = given
+    assert (settings.script_folder, settings.shell, settings.watchdog, settings.redact, settings.contain) == (
+        *("folder", "sh", "watchdog", "redact"),
+        None,
+    )
+    assert (settings.timeout, settings.request_timeout, settings.background) == (11, 22, "start")
