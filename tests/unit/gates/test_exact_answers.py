@@ -326,3 +326,8 @@ async def test_a_call_that_the_second_model_does_not_judge_in_time_is_not_run():
     told = "not run: the second model that checks calls ([tools.adversarial_policy]) gave no answer"
     assert await gate.examine(facts) == Deny(told, rule="no answer")
     assert facts.opinions == ["error: no answer in time"]
+
+
+def test_only_env_splits_the_text_of_an_option_into_its_own_arguments():
+    for text, found in (("flock /l -c 'evil a'", ["flock", "evil"]), ("env -S 'evil a' b", ["env", "env", "evil"])):
+        assert [command.name for command in survey(text).walk()] == found, text

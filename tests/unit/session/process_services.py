@@ -152,6 +152,18 @@ def what_is_not_there_is_not_tidied_up(made: Made, one: str, two: str):
     assert not os.path.exists(f"{one}/none.db")
 
 
+def stored_keys_are_known_from_the_start(made: Made, one: str, two: str):
+    log = list[object]()
+
+    def store(environ: object, learn: object) -> Any:
+        log.append(environ is os.environ)
+        return SimpleNamespace(introduce=lambda: log.append(learn))
+
+    processes.CredentialStore = store
+    services, _ = made()
+    assert log == [True, services.secrets.add]
+
+
 def old_outputs_that_cannot_be_removed_stay(made: Made, one: str, two: str):
     services, _ = made()
     purged = list[int]()
@@ -304,6 +316,7 @@ CHECKS = (
     stores_are_those_of_the_configuration_and_shared,
     what_is_not_there_is_not_tidied_up,
     old_outputs_that_cannot_be_removed_stay,
+    stored_keys_are_known_from_the_start,
     the_process_takes_orphans_and_hides_the_keys_of_every_configuration,
     trouble_with_the_log_is_told,
     a_folder_is_cleaned_once_for_sessions_that_open_together,
