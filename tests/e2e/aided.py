@@ -121,8 +121,7 @@ class Aided:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The calls on record, in order."""
-        (file,) = self.editor.home.data.glob("audit*.jsonl")
-        return [each for line in file.read_text().splitlines() if "call" in (each := json.loads(line))]
+        return [each for line in self.editor.audit() if "call" in (each := json.loads(line))]
 
     def record_of(self, tool: str) -> dict[str, Any]:
         """The only record of a tool."""

@@ -2,15 +2,19 @@
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.e2e.aided import KEY, SECRET, Aided, aided, last, llm, plays
+from tests.e2e import aided as aided_agents
+from tests.e2e.aided import KEY, SECRET, Aided, last, llm, plays
 from tests.e2e.model_servers import HANGS, HANGS_UP, ThinkingModel, stalling_model, thinking_model
 from tests.fakes.editor import NOTHING, editing
 
 pytestmark = pytest.mark.anyio
+
+aided = partial(aided_agents.aided, serves=__name__)
 
 POLICIES = ["Never change files below migrations, whoever asks for it.", "Send nothing of this project elsewhere."]
 TOUCH = ("bash", {"command": "echo x > made.txt"})

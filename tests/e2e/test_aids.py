@@ -3,13 +3,17 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.aided import KEY, aided, last, offered, parameters, rows, system, told
+from tests.e2e import aided as aided_agents
+from tests.e2e.aided import KEY, last, offered, parameters, rows, system, told
 
 pytestmark = pytest.mark.anyio
+
+aided = partial(aided_agents.aided, serves=__name__)
 
 THOUGHT = "I wonder which of the two this is"
 THINK = "_tafc_think"
@@ -27,7 +31,7 @@ async def test_tafc_gives_the_model_a_place_to_think_and_keeps_nothing_of_what_i
         ("read", {THINK: THOUGHT}),
     ]
     config = '[tools.tafc]\nenabled = true\ncomplexity_threshold = 0\n[logging]\nlevel = "debug"\n'
-    async with aided(tmp_path, *steps, config=config) as (session, model, _):
+    async with aided(tmp_path, *steps, config=config, serves="") as (session, model, _):
         session.write("a.txt", "alpha\n")
         await session.say("go")
         shown = parameters(model.requests[0], "read")
@@ -110,7 +114,7 @@ async def test_phases_search_the_notes_check_what_was_edited_and_keep_summaries_
     ]
     config = "[tools.phases]\nenabled = true\n"
     options = {"environment": KEY | {"PATH": program_folder()}, "chores": "They talked of a bird."}
-    async with aided(tmp_path, *steps, config=config, **options) as (session, model, chores):
+    async with aided(tmp_path, *steps, config=config, serves="", **options) as (session, model, chores):
         session.write("pyproject.toml", "[tool.ruff]\n")
         model.summary = chores.summary
         await session.say("Remember where the parrot lives: " + "it lives in bird.py, " * 100)
@@ -145,7 +149,7 @@ async def test_the_utility_gate_skips_what_was_read_before_or_costs_too_much_and
     config = "[tools.utility]\nenabled = true\nthreshold = 0.6\nexempt_tools = ['list_directory']\n"
     config += '[[llm.models]]\nid = "main:any"\ncontext_window = 12_000\n'
     steps = [read, read, change, read, "once", read, "twice", other, ("list_directory", {"path": "."}), "three"]
-    async with aided(tmp_path, *steps, config=config) as (session, model, _):
+    async with aided(tmp_path, *steps, config=config, serves="") as (session, model, _):
         session.write("a.txt", "alpha\n")
         session.write("b.txt", "bravo\n")
         await session.say("go")
@@ -171,7 +175,8 @@ async def test_the_utility_gate_skips_what_was_read_before_or_costs_too_much_and
 async def test_paths_nobody_mentioned_are_told_to_the_user_the_model_and_the_audit_and_the_call_runs(tmp_path):
     made_up, named = ("read", {"path": "ghost.py"}), ("read", {"path": "phantom.py"})
     steps = [made_up, ("write", {"path": "spectre/new.txt", "content": "boo\n"}), "hm", named, "well"]
-    async with aided(tmp_path, *steps, config="[agent]\nhallucination_detection = true\n") as (session, model, _):
+    config = "[agent]\nhallucination_detection = true\n"
+    async with aided(tmp_path, *steps, config=config, serves="") as (session, model, _):
         heard = await session.say("go")
         assert "read: perhaps made up by the model: ghost.py is not there, and nobody has mentioned it" in heard
         assert "write: perhaps made up by the model: spectre is not there" in heard
@@ -190,7 +195,7 @@ async def test_arguments_that_do_not_fit_are_mended_once_by_the_named_model(tmp_
     config = '[tools.retry]\nparameter_reformat_provider = "chores:any"\n'
     steps = [("bash", {"cmdline": "echo once >> log.txt"}), "done", ("read", {"nothing": 1}), "hm"]
     mended = '```json\n{"command": "echo once >> log.txt"}\n```'
-    async with aided(tmp_path, *steps, chores=mended, config=config) as (session, model, mender):
+    async with aided(tmp_path, *steps, chores=mended, config=config, serves="") as (session, model, mender):
         await session.say("go")
         assert (session.editor.workspace / "log.txt").read_text() == "once\n"
         assert session.calls[0].status == "completed"

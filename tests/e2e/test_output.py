@@ -8,17 +8,21 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from acp_agent.core.services import UNKNOWN_OVERFLOW
 from acp_agent.output.sanitize import faithful
 from acp_agent.workspace.text_files import WINDOWS_BYTES
+from tests.e2e import thoughts as thoughts_agents
 from tests.e2e.model_servers import Thought
-from tests.e2e.thoughts import Mind, bytes_of, go, inside, peak, reference_in, thinking
+from tests.e2e.thoughts import Mind, bytes_of, go, inside, peak, reference_in
 from tests.fakes.editor import EVERYTHING, NOTHING, TERMINAL_ONLY
 
 pytestmark = pytest.mark.anyio
+
+thinking = partial(thoughts_agents.thinking, serves=__name__)
 
 PYTHON = shlex.quote(sys.executable)
 MODEL_LIMIT = 6 * 1024
@@ -159,7 +163,7 @@ async def test_a_hundred_thousand_lines_and_a_hundred_megabytes_cost_neither_mem
             "seq -f 'line %g of some tool that talks' 100000", "yes 'it never stops' | head -c 100000000"
         )
 
-    async with thinking(tmp_path, talk()) as (editor, model):
+    async with thinking(tmp_path, talk(), serves="") as (editor, model):
         session = await editor.open()
         for _ in range(2):
             await editor.say(session, "go")
@@ -222,14 +226,14 @@ async def test_a_reference_is_worth_nothing_in_another_session_or_process(tmp_pa
         yield "theirs"
         yield from one.call(("read_overflow", {"id": reference}))
 
-    async with thinking(tmp_path, steal()) as (editor, _):
+    async with thinking(tmp_path, steal(), serves="") as (editor, _):
         first = await editor.open()
         await editor.say(first, "go")
         await editor.say(await editor.new_session(str(editor.workspace)), "go")
         await editor.say(first, "go")
         outside = Mind()
         stranger = outside.call(("read_overflow", {"id": reference_in(one.said[0])}))
-        async with thinking(tmp_path, stranger) as (second, _):  # the same home, another process
+        async with thinking(tmp_path, stranger, serves="") as (second, _):  # the same home, another process
             await go(second)
     answers = other.said[::2]
     assert [answer for answer in answers[:4] if UNKNOWN_OVERFLOW not in answer] == []
@@ -241,7 +245,7 @@ async def test_a_reference_is_worth_nothing_in_another_session_or_process(tmp_pa
 
 async def test_what_a_reference_was_given_for_survives_a_kill_right_after(tmp_path):
     mind = Mind()
-    async with thinking(tmp_path, mind.run("seq 30000", "sleep 60"), lawful=False) as (editor, _):
+    async with thinking(tmp_path, mind.run("seq 30000", "sleep 60"), lawful=False, serves="") as (editor, _):
         session = await editor.open()
         prompt = {
             "jsonrpc": "2.0",
@@ -254,7 +258,7 @@ async def test_what_a_reference_was_given_for_survives_a_kill_right_after(tmp_pa
         os.kill(editor.agent.pid, signal.SIGKILL)
         await editor.agent.wait()
     kept = reference_in(mind.said[0]).removeprefix("overflow:")
-    async with thinking(tmp_path, Mind().run("seq 30000")) as (editor, _):
+    async with thinking(tmp_path, Mind().run("seq 30000"), serves="") as (editor, _):
         await go(editor)
         assert "database" not in editor.told
     with closing(sqlite3.connect(tmp_path / "home" / "data" / "acp-agent.db")) as database:

@@ -43,6 +43,15 @@ async def test_it_serves_the_next_test_also_when_a_turn_was_left_open(tmp_path):
     assert not (editor.workspace / "touched").exists()
 
 
+async def test_the_audit_of_a_test_is_its_own(tmp_path):
+    for _ in range(2):
+        async with editing(tmp_path, TOUCH) as editor:
+            await editor.say(await editor.open(), "go")
+            assert ["touch touched" in line for line in editor.audit()].count(True) == 1
+            whole = (editor.home.data / "audit.jsonl").read_text().splitlines()
+    assert len(whole) > len(editor.audit())
+
+
 async def test_one_whose_test_failed_serves_no_other_and_the_failure_shows_its_log(tmp_path, capsys):
     pids = []
 

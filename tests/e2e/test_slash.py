@@ -1,13 +1,17 @@
 """Slash commands of a real agent: what the model is asked, what it may do, and what it has forgotten."""
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.aided import aided, told
+from tests.e2e import aided as aided_agents
+from tests.e2e.aided import told
 
 pytestmark = pytest.mark.anyio
+
+aided = partial(aided_agents.aided, serves=__name__)
 
 RULES = "[[tools.permissions.bash]]\npattern = 'git push*'\naction = 'deny'\n"
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"

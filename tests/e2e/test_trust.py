@@ -156,6 +156,6 @@ async def test_the_text_of_an_mcp_server_lowers_the_trust_and_a_refused_call_doe
         session = Aided(editor)
         await session.until_offered("mcp_bare_echo")
         await session.say("go")
-        assert trusts(session)[2:] == [("mcp_bare_echo", "provisional"), ("read", "provisional")]
-        assert session.records[2]["execution_env"] == "server"
+        assert trusts(session)[-2:] == [("mcp_bare_echo", "provisional"), ("read", "provisional")]
+        assert session.records[-2]["execution_env"] == "server"
         assert "the MCP server bare" in await session.status()

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
 from acp_agent.workspace.git.objects import object_name
-from tests.e2e.aided import Aided, aided, told
+from tests.e2e import aided as aided_agents
+from tests.e2e.aided import Aided, told
 from tests.fakes.editor import AGENT_CWD
 from tests.fakes.forked_agent import CAN_FORK
 from tests.fakes.forked_command import run_forked
@@ -16,6 +18,8 @@ from tests.fakes.held import PATIENCE
 from tests.fakes.home import Home
 
 pytestmark = pytest.mark.anyio
+
+aided = partial(aided_agents.aided, serves=__name__)
 
 FULL_AUTO = "[acp]\nauto_approve = 'full-auto'\n"
 SH = "sed -i s/one/two/ a.txt; chmod 700 a.txt; rm gone.txt; mkdir -p new/empty; ln -s a.txt new/link; echo x > new/x"
@@ -105,7 +109,7 @@ async def test_what_the_user_changed_since_stops_it_with_the_difference(tmp_path
 
 
 async def test_a_stored_session_is_undone_on_the_command_line_and_not_while_it_is_open(tmp_path: Path):
-    async with aided(tmp_path, ("bash", {"command": SH}), "done", config=FULL_AUTO) as (agent, _, _):
+    async with aided(tmp_path, ("bash", {"command": SH}), "done", config=FULL_AUTO, serves="") as (agent, _, _):
         before = prepared(agent)
         await agent.say("change them")
         after, home, session = tree(agent), agent.editor.home, agent.id
@@ -123,7 +127,7 @@ async def test_a_stored_session_is_undone_on_the_command_line_and_not_while_it_i
 
 async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
     off = f"{FULL_AUTO}[tools.undo]\nenabled = false\n"
-    async with aided(tmp_path, ("bash", {"command": SH}), "done", config=off) as (agent, _, _):
+    async with aided(tmp_path, ("bash", {"command": SH}), "done", config=off, serves="") as (agent, _, _):
         prepared(agent)
         await agent.say("change them")
         assert "Undo is off" in await agent.say("/undo")
@@ -133,7 +137,7 @@ async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
 
 
 async def test_the_first_copy_of_a_large_folder_is_made_beside_the_models_answer(tmp_path: Path):
-    async with aided(tmp_path, "hello", config=FULL_AUTO) as (agent, _, _):
+    async with aided(tmp_path, "hello", config=FULL_AUTO, serves="") as (agent, _, _):
         agent.write("a.txt", "one")
         (agent.editor.workspace / ".git").mkdir()
         agent.write(".git/index", "DIRC" * 100_000)  # its size tells how many files there are
@@ -155,11 +159,8 @@ async def test_what_a_failed_command_changed_is_taken_back_at_once_and_recorded(
         ("bash", {"command": "echo kept > kept; exit 3"}),
         "done",
     )
-    async with aided(tmp_path, *steps, config=f'{TRANSACTION}transaction_scope = ["*.txt", "new/**", "new"]\n') as (
-        agent,
-        model,
-        _,
-    ):
+    config = f'{TRANSACTION}transaction_scope = ["*.txt", "new/**", "new"]\n'
+    async with aided(tmp_path, *steps, config=config, serves="") as (agent, model, _):
         before = prepared(agent)
         await agent.say("change them")
         assert "taken back: 2 restored, 4 deleted" in told(model.requests[1])

@@ -3,15 +3,19 @@
 import json
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.e2e.aided import Request, aided, last, rows, system, told
+from tests.e2e import aided as aided_agents
+from tests.e2e.aided import Request, last, rows, system, told
 from tests.fakes.held import PATIENCE
 
 pytestmark = pytest.mark.anyio
+
+aided = partial(aided_agents.aided, serves=__name__)
 
 ALONE = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
@@ -79,12 +83,12 @@ async def test_a_resumed_session_learns_what_changed_meanwhile_and_cannot_overwr
     (work / "b.py").write_text("b = 1\n")
     config = "" if facts_wanted else "[agent]\nfacts = false\n"
     reads = ("read", {"path": "a.py"}), ("read", {"path": "b.py"})
-    async with aided(tmp_path, *reads, "read", config=config) as (session, _, _):
+    async with aided(tmp_path, *reads, "read", config=config, serves="") as (session, _, _):
         await session.say("read them")
         identity = session.id
     (work / "a.py").write_text("a = 1000\n")
     edit = ("edit", {"path": "a.py", "old_string": "1000", "new_string": "2"})
-    async with aided(tmp_path, edit, edit, "done", config=config) as (session, model, _):
+    async with aided(tmp_path, edit, edit, "done", config=config, serves="") as (session, model, _):
         await session.editor.initialize()
         await session.editor.ask(
             "session/load", {"sessionId": identity, "cwd": str(session.editor.workspace), "mcpServers": []}
@@ -101,7 +105,7 @@ async def test_a_resumed_session_learns_what_changed_meanwhile_and_cannot_overwr
 
 async def test_the_user_is_not_shown_the_facts_and_has_not_typed_them(tmp_path):
     repository(tmp_path)
-    async with aided(tmp_path) as (session, model, chores):
+    async with aided(tmp_path, serves="") as (session, model, chores):
         await session.say("go")
         assert "Git branch: trunk" in facts(model.requests[0])
         frames = json.dumps([frame.message for frame in session.editor.recording.frames])

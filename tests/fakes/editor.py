@@ -88,6 +88,13 @@ class ScriptedEditor(PlainEditor):
         with anyio.fail_after(PATIENCE):
             return await self.new_session(str(self.workspace))
 
+    def audit(self) -> list[str]:
+        """The lines of the audit, without those of earlier tests of this agent."""
+        files = list(self.home.data.glob("audit*.jsonl"))
+        assert len(files) <= 1
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        return lines if self.shared is None else lines[self.shared.audited :]
+
     @property
     def auth_method(self) -> str:
         return self.initialized["authMethods"][0]["id"]

@@ -35,6 +35,7 @@ class SharedAgent:
 
     key       the module it serves, and what it learns of the editor and the environment when it starts
     greeting  its `initialize` and the answer, once there was one
+    audited   how many lines the audit had when this test began
     """
 
     def __init__(self, key: tuple[Any, ...], extra: dict[str, str]) -> None:
@@ -43,6 +44,7 @@ class SharedAgent:
         self.home = Home(Path(self._folder.name), extra)
         self.greeting: list[RecordedFrame] = []
         self.requests = 0
+        self.audited = 0
         self._config: str | None = None
         self._process: ForkedAgent | None = None
 
@@ -57,6 +59,7 @@ class SharedAgent:
         if self._process is None:
             self._process = await fork_agent(environment, cwd)
         self._process.stays = False
+        self.audited = sum(len(file.read_text().splitlines()) for file in self.home.data.glob("audit*.jsonl"))
         return self._process
 
     async def settle(self, agent: AgentConnection) -> None:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 def short_patience(monkeypatch):
     """Give programs less time to end by themselves, and to write their last words: many here only end by force."""
     monkeypatch.setattr("acp_agent.workspace.processes.program._GRACE", 0.03)
+    monkeypatch.setattr("acp_agent.workspace.processes.program._PAUSE", 0.01)  # seconds, between much of stderr
     monkeypatch.setattr("acp_agent.mcp.transports._LAST_OUTPUT", 0.05)
 
 

@@ -647,6 +647,7 @@ async def test_closing_waits_for_a_disk_that_takes_its_time(path, monkeypatch):
         close(connection)
 
     monkeypatch.setattr(TransactionConnection, "close", slow)
+    monkeypatch.setattr("acp_agent.store.db._Lane.drop.__defaults__", (0.05,))
     database = Database(str(path), print)
     await database.write(add("a"))
     closed = anyio.Event()
@@ -658,7 +659,7 @@ async def test_closing_waits_for_a_disk_that_takes_its_time(path, monkeypatch):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(end)
         await anyio.to_thread.run_sync(begun.wait)
-        with anyio.move_on_after(0.4):  # longer than a connection has that another one follows
+        with anyio.move_on_after(0.1):  # longer than a connection has that another one follows
             await closed.wait()
         early = closed.is_set()
         disk.set()
