@@ -142,6 +142,7 @@ MAX_PATTERN = 1024
 _OWN = Protection(hard=True, reason="it belongs to the agent itself")
 _ADDED = Protection(hard=False, reason="tools.protection.protected_paths names it")
 _OBEYED = Protection(hard=False, reason="coding agents obey it", everyday=True)
+_HOOKS = Protection(hard=False, reason="git hooks are kept there")
 
 
 class ProtectedPaths:
@@ -151,6 +152,7 @@ class ProtectedPaths:
     lifted   patterns of soft ones that are not protected; compared with case
     own      the agent's own files and folders: literal absolute paths, hard
     obeyed   files whose text the agent obeys, besides those in the table
+    hooks    folders that repositories name as places of hooks: absolute
     """
 
     def __init__(
@@ -159,16 +161,14 @@ class ProtectedPaths:
         lifted: Sequence[str] = (),
         own: Iterable[str] = (),
         obeyed: Iterable[str] = (),
+        hooks: Iterable[str] = (),
     ) -> None:
         real = resolving()
-        mine = tuple(
-            ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
-            for given in own
-            for path in dict.fromkeys(spellings(given, real))
-        )
+        mine = tuple(_literal_rule(path, _OWN) for given in own for path in dict.fromkeys(spellings(given, real)))
         more = (
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
             *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
+            *(_literal_rule(path, _HOOKS) for given in hooks for path in dict.fromkeys(spellings(given, real))),
         )
         self._mine, self._more = mine, more
         self._packaged = _by_first_name()  # shared by all sessions
@@ -223,6 +223,11 @@ class ProtectedPaths:
                 yield rule
         for name in dict.fromkeys(names):
             yield from self._by_name.get(name) or self._packaged.get(name, ())
+
+
+def _literal_rule(path: str, protection: Protection) -> ProtectionRule:
+    """Return the rule of an absolute path."""
+    return ProtectionRule(tuple(PatternName(name, None) for name in names_of(folded(path))), protection, anchored=True)
 
 
 def _first_name(rule: ProtectionRule) -> str:

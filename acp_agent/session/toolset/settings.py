@@ -45,6 +45,7 @@ from acp_agent.workspace.command_files import SecretsBelow, real_path
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.read_policy import MOST_CHOICES, OwnFiles, ProjectDependencies, ReadPolicy, all_of
 from acp_agent.workspace.roots import ReadableFolder, ReadableFolders, Root, Roots, is_below
+from acp_agent.workspace.sandbox.git_folders import hooks_of_worktrees
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
 
 Warn = Callable[[str], None]
@@ -393,7 +394,10 @@ class FolderRules:
     def protected(self) -> ProtectedPaths:
         """The protected paths: those that must not be changed without the user's knowledge. Raises ConfigError."""
         protection, obeyed = self.loaded.settings.tools.protection, self.loaded.settings.agent.instructions.files
-        return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, self._written_by_us, obeyed)
+        hooks = hooks_of_worktrees(self._resolved)
+        return ProtectedPaths(
+            protection.protected_paths, protection.unprotected_paths, self._written_by_us, obeyed, hooks
+        )
 
     def roots(
         self,

@@ -6,10 +6,12 @@ The `.git` of a linked worktree is a file that names its own git folder, which l
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from acp_agent.core.data import frozen
+from acp_agent.text import lazy_regex
+from acp_agent.workspace.git.settings import NotReadable, Setting, read_settings
 from acp_agent.workspace.roots import is_below
 
 _OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
@@ -21,6 +23,9 @@ KINDS = ("modules", "worktrees")
 UNSEARCHED = frozenset(("objects", "refs", "logs", "hooks"))
 """The folders in the git folder of a submodule that are not searched for further git folders."""
 _LONGEST = 4096  # bytes of a file that names a folder
+_LARGEST = 1 << 20  # bytes of a file of settings that are read
+HOOKS_PATH = "core.hookspath"
+_NAMES_HOOKS = lazy_regex(rb"(?i)hookspath")
 
 
 def obeyed_by_git(git: str) -> Iterator[str]:
@@ -36,6 +41,47 @@ def _submodules(git: str) -> Iterator[str]:
             obeyed = [name for name in (*names, *files) if name in ("hooks", "config", "config.worktree", "commondir")]
             yield from (os.path.join(folder, name) for name in obeyed)
             names[:] = [name for name in names if name not in UNSEARCHED]
+
+
+def settings_in(path: str) -> tuple[Setting, ...]:
+    """Return the settings in a file of git. A link is not followed. Raises OSError and NotReadable."""
+    return read_settings(_content(path))
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        return file.read(_LARGEST)
+
+
+def hook_folders(obeyed: Iterable[str]) -> Iterator[str]:
+    """Yield the folders that the settings among these paths name as places of hooks. They need not exist."""
+    for path in obeyed:
+        git, name = os.path.split(path)
+        if name not in ("config", "config.worktree", "commondir"):
+            continue
+        # A worktree obeys the settings of the repository that its `commondir` names.
+        with suppress(OSError, NotReadable):
+            data = _content(os.path.join(named_folder(path), "config") if name == "commondir" else path)
+            settings = read_settings(data) if _NAMES_HOOKS.search(data) else ()
+            for value in [each.value for each in settings if each.key == HOOKS_PATH and each.value]:
+                yield os.path.normpath(os.path.join(_worktree(git, settings), os.path.expanduser(value)))
+
+
+def hooks_of_worktrees(folders: Sequence[str]) -> list[str]:
+    """Return the places below these folders that the repositories directly in them name as places of hooks."""
+    gits = [os.path.join(folder, ".git") for folder in folders]
+    pointed = filter(None, (named_folder(git, "gitdir:") for git in gits))
+    obeyed = (*(os.path.join(git, "config") for git in gits), *(os.path.join(git, "commondir") for git in pointed))
+    found = [path for path in dict.fromkeys(hook_folders(obeyed)) if any(is_below(path, each) for each in folders)]
+    return [path for path in found if not any(is_below(each, path) for each in folders)]
+
+
+def _worktree(git: str, settings: Sequence[Setting]) -> str:
+    """Return the folder of the worktree of a git folder, in which git runs hooks."""
+    back = named_folder(os.path.join(git, "gitdir"))
+    named = [each.value for each in settings if each.key == "core.worktree" and each.value]
+    return os.path.join(git, named[-1]) if named and not back else os.path.dirname(back or git)
 
 
 @frozen

@@ -10,9 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from acp_agent.workspace.beneath import best_opener, holding
-from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
+from acp_agent.workspace.git.settings import NotReadable, Repository, Setting, dangers
 from acp_agent.workspace.roots import is_below
-from acp_agent.workspace.sandbox.git_folders import KINDS, UNSEARCHED, named_folder, obeyed_by_git
+from acp_agent.workspace.sandbox.git_folders import (
+    HOOKS_PATH,
+    KINDS,
+    UNSEARCHED,
+    hook_folders,
+    named_folder,
+    obeyed_by_git,
+    settings_in,
+)
 from acp_agent.workspace.sandbox.walls import Protects, upper_entries
 
 _SUFFIX = ".quarantined"
@@ -31,13 +39,18 @@ class Quarantine:
         self._folders = folders
         self._linked = linked
         self._protects = protects
-        self.before = frozenset(self._found())
+        self._hooks: tuple[str, ...] = ()
+        found = [*self._found()]
+        self._hooks = tuple(path for path in dict.fromkeys(hook_folders(found)) if self._is_inside(path))
+        self.before = frozenset((*found, *self._hooks_made()))
 
     def look(self) -> str:
         """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
         moved: list[str] = []
         for path in self._found():
-            if path in self.before or any(is_below(path, each) for each in moved) or _is_usual(path, self._linked):
+            if path in self.before or any(is_below(path, each) for each in moved):
+                continue
+            if _is_usual(path, self._linked, self._protects):
                 continue
             if self._renamed(path):
                 moved.append(path)
@@ -50,6 +63,7 @@ class Quarantine:
         )
 
     def _found(self) -> Iterator[str]:
+        yield from self._hooks_made()
         for git in self._linked:
             yield from _single(obeyed_by_git(git))
         for folder in self._folders:
@@ -60,6 +74,13 @@ class Quarantine:
                     yield from _single(obeyed_by_git(path))
                 elif self._protects(path):
                     yield path
+
+    def _hooks_made(self) -> Iterator[str]:
+        """Yield what is in the places where the repositories look for hooks by their settings."""
+        yield from _single(filter(os.path.lexists, self._hooks))
+
+    def _is_inside(self, path: str) -> bool:
+        return any(path != folder and is_below(path, folder) for folder in self._folders)
 
     def _renamed(self, path: str) -> bool:
         """Give a file another name in its folder. No link on the way is followed. Return False if it is gone."""
@@ -95,14 +116,14 @@ def _single(paths: Iterator[str]) -> Iterator[str]:
             yield from [entry.path for entry in entries if not entry.name.endswith(".sample")]
 
 
-def _is_usual(path: str, linked: Sequence[str]) -> bool:
+def _is_usual(path: str, linked: Sequence[str], protects: Protects) -> bool:
     """Return whether the usual tools make such a file, and nothing runs because of it."""
     above, name = os.path.split(path)
     if name == "pyvenv.cfg" or name.endswith(".pth") or path.endswith("info/attributes"):
         return True
     if f"{os.sep}.git{os.sep}" in path:
         if name == "config":
-            return _is_harmless(path)
+            return _is_harmless(path, protects)
         if name == "commondir":  # a linked worktree has this file, which names the repository
             worktrees = os.path.dirname(above)
             return os.path.basename(worktrees) == "worktrees" and named_folder(path) == os.path.dirname(worktrees)
@@ -110,14 +131,25 @@ def _is_usual(path: str, linked: Sequence[str]) -> bool:
     return name == ".git" and _stays(named_folder(path, "gitdir:"), above, linked)
 
 
-def _is_harmless(path: str) -> bool:
+def _is_harmless(path: str, protects: Protects) -> bool:
     """Return whether nothing runs because of the settings in a file of git."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-            settings = read_settings(file.read(1 << 20))
+        settings = settings_in(path)
     except (OSError, NotReadable):
         return False
-    return not any(danger.firm for danger in dangers(Repository("", settings), ""))
+    above, git = os.path.split(os.path.dirname(path))
+    top = above if git == ".git" else ""
+    hooked = any(each.key == HOOKS_PATH and not _is_watched(each, top, protects) for each in settings)
+    return not hooked and not any(danger.firm for danger in dangers(Repository("", settings), ""))
+
+
+def _is_watched(hooks: Setting, top: str, protects: Protects) -> bool:
+    """Return whether no hook can get unnoticed into the place that a setting names: it is protected, or no folder.
+
+    top   the folder of the worktree; "" for one that is not known
+    """
+    first = os.path.normpath(hooks.value or ".").partition("/")[0]
+    return hooks.value == os.devnull or (bool(top and first) and protects(os.path.join(top, first)))
 
 
 def _stays(git: str, worktree: str, linked: Sequence[str]) -> bool:

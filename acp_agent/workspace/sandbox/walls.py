@@ -12,7 +12,12 @@ from acp_agent.core.data import frozen
 from acp_agent.core.types import Access
 from acp_agent.net.hosts import HostPattern
 from acp_agent.workspace.roots import is_below
-from acp_agent.workspace.sandbox.git_folders import LinkedRepository, linked_repositories, obeyed_by_git
+from acp_agent.workspace.sandbox.git_folders import (
+    LinkedRepository,
+    hook_folders,
+    linked_repositories,
+    obeyed_by_git,
+)
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
@@ -241,7 +246,7 @@ class WallRules:
             folders, frozen, linked = (), [], []
         # Freeze the target of a link, but only in a writable folder: a link may come with a checkout, and must not make
         # files elsewhere visible.
-        real = dict.fromkeys(map(os.path.realpath, frozen))
+        real = dict.fromkeys(filter(os.path.exists, map(os.path.realpath, (*frozen, *hook_folders(frozen)))))
         frozen = [path for path in real if path not in folders and _is_within(path, folders)]
         seen = (*folders, *_existing(readable))
         hidden = tuple(path for path in secret if _is_within(path, seen))

@@ -101,3 +101,34 @@ def test_rules_that_cannot_be_read_leave_no_folder_open(making: Making) -> None:
     for for_shell in (False, True):
         with pytest.raises(ConfigError):
             broken.roots(for_shell=for_shell)
+
+
+def test_a_folder_that_the_repository_names_for_its_hooks_is_protected(making: Making, tmp_path: Path) -> None:
+    work = tmp_path.resolve() / "work"
+    (work / ".git").mkdir()
+    (work / ".git/config").write_text("[core]\n\thooksPath = tools/git\n")
+    found = making("").protected.find(str(work / "tools/git/pre-commit"))
+    assert found is not None
+    assert not found.hard
+    assert not found.everyday
+    assert making("").protected.find(str(work / "tools/other")) is None
+    assert making('[tools.protection]\nunprotected_paths = ["tools/git"]\n').protected.find("tools/git/a") is None
+
+
+@pytest.mark.parametrize("place", [".", "..", "/", "../elsewhere", ""])
+def test_no_folder_around_the_session_is_protected_because_of_hooks(making: Making, tmp_path: Path, place: str) -> None:
+    work = tmp_path.resolve() / "work"
+    (work / ".git").mkdir()
+    (work / ".git/config").write_text(f"[core]\n\thooksPath = {place}\n")
+    assert making("").protected.find(str(work / "a.txt")) is None
+
+
+def test_a_linked_worktree_obeys_its_repository_about_the_place_of_hooks(making: Making, tmp_path: Path) -> None:
+    work, main = tmp_path.resolve() / "work", tmp_path.resolve() / "main"
+    git = main / ".git/worktrees/work"
+    git.mkdir(parents=True)
+    (main / ".git/config").write_text("[core]\n\thooksPath = tools\n")
+    (git / "commondir").write_text("../..\n")
+    (git / "gitdir").write_text(f"{work}/.git\n")
+    (work / ".git").write_text(f"gitdir: {git}\n")
+    assert making("").protected.find(str(work / "tools/pre-commit")) is not None

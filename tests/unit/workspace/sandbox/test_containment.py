@@ -116,9 +116,23 @@ async def test_nothing_outside_the_folder_can_be_changed_or_read(contained, tmp_
     assert (tmp_path / "outside.txt").read_text() == "outside\n"
 
 
+async def test_hooks_in_a_folder_that_the_repository_names_stay_as_they_are(contained):
+    (contained.root / "tools").mkdir()
+    (contained.root / "tools/pre-commit").write_text("mine\n")
+    await anyio.run_process(["git", "-C", str(contained.root), "config", "core.hooksPath", "tools"])
+    said = await contained.output("echo x >> tools/pre-commit; mv tools t; touch tools/pre-push")
+    assert refusals(said) == 3
+    assert (contained.root / "tools/pre-commit").read_text() == "mine\n"
+
+
 async def test_no_protected_link_leads_a_later_command_out(contained, tmp_path):
     (contained.root / ".envrc").symlink_to("../outside.txt")
     assert "outside\n" not in await contained.output("touch ../outside.txt; cat .envrc ../outside.txt")
+
+
+async def test_a_protected_link_that_leads_nowhere_stops_no_command(contained):
+    (contained.root / ".envrc").symlink_to("missing/deep/file")
+    assert await contained.output("echo done") == "done\n"
 
 
 async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_command_out(contained, tmp_path, tier):

@@ -319,10 +319,15 @@ def test_files_that_usual_tools_make_stay(tmp_path: Path):
         "a.pth": True,
         "Makefile": False,
     }
-    assert {name: _is_usual(str(root / name), ()) for name in usual} == usual
+
+    def nothing(path: str) -> bool:
+        del path
+        return False
+
+    assert {name: _is_usual(str(root / name), (), nothing) for name in usual} == usual
     (git / "worktrees" / "w" / "commondir").write_text("/elsewhere\n")
-    assert not _is_usual(str(git / "worktrees" / "w" / "commondir"), ())
-    assert not _is_harmless(str(git / "none"))
+    assert not _is_usual(str(git / "worktrees" / "w" / "commondir"), (), nothing)
+    assert not _is_harmless(str(git / "none"), nothing)
     assert _runs(str(git / "none")), "nobody can tell"
     assert not _stays("/a/b", "/a", ())
     assert _stays("/a/.git", "/a/w", ())

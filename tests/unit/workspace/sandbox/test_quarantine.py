@@ -51,6 +51,26 @@ PLANTED = {
         [".git/hooks/pre-push"],
     ),
     "a monitor for git": ("git init -q sub && git -C sub config core.fsmonitor ./x", ["sub/.git/config"]),
+    "a place for hooks": (
+        "mkdir evil && git init -q sub && git -C sub config core.hooksPath ../evil",
+        ["sub/.git/config"],
+    ),
+    "a place for hooks without a name": (
+        "git init -q sub && printf '[core]\\nhooksPath' >> sub/.git/config",
+        ["sub/.git/config"],
+    ),
+    "a place for hooks behind a protected one": (
+        "git init -q && git config core.hooksPath .husky/../evil",
+        [".git/config"],
+    ),
+    "a place for hooks of a submodule": (
+        "git init -q && mkdir -p .git/modules/a && printf '[core]\\nhooksPath = evil\\n' > .git/modules/a/config",
+        [".git/modules/a/config"],
+    ),
+    "hooks in another folder": (
+        "git init -q && git config core.hooksPath .husky/_ && mkdir -p .husky/_ && echo x > .husky/_/pre-commit",
+        [".husky"],
+    ),
     "another repository's settings": ("git init -q && echo ../evil > .git/commondir", [".git/commondir"]),
     "settings in the repository's own folder": (
         "git init -q && mkdir .git/evil && echo evil > .git/commondir",
@@ -86,6 +106,8 @@ USUAL = {
     "a clone": f"git init -q a && git -C a {COMMIT} && git clone -q a b",
     "an environment of Python": "mkdir -p env/lib/site-packages && touch env/pyvenv.cfg env/lib/site-packages/a.pth",
     "a worktree": f"git init -q && git {COMMIT} && git worktree add -q w",
+    "a repository that runs no hooks": "git init -q && git config core.hooksPath /dev/null",
+    "a repository with hooks in a protected place": "git init -q a && git -C a config core.hooksPath .githooks",
     "a text beside the hooks": "git init -q && echo x > .git/hooks/README",
     "code": "mkdir src && touch src/a.py Makefile package.json",
 }
@@ -94,6 +116,13 @@ USUAL = {
 @pytest.mark.parametrize("usual", USUAL)
 def test_what_the_usual_tools_make_stays(root, usual):
     assert kept_and_renamed(root, USUAL[usual]) == ("", [])
+
+
+@pytest.mark.parametrize("place", ["tools/hooks", "tools/on-commit"])
+def test_a_hook_in_a_new_folder_that_a_repository_names_gets_another_name(root, place):
+    run(root, f"git init -q && git config core.hooksPath {place}")
+    _, renamed = kept_and_renamed(root, f"mkdir -p {place} && echo x > {place}/pre-commit")
+    assert renamed in ([f"{place}.quarantined"], [f"{place}/pre-commit.quarantined"])
 
 
 def test_what_was_there_before_is_left_alone(root):
