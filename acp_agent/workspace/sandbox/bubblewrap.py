@@ -25,6 +25,7 @@ from acp_agent.net.proxy import AllowlistProxy
 from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.processes.tree import claim, release
 from acp_agent.workspace.roots import is_below
+from acp_agent.workspace.sandbox.landlock import close_nameless_sockets
 from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
 
@@ -88,6 +89,12 @@ def bubblewrap() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return found if tried.returncode == 0 and _nsenter() else ""
+
+
+@cache
+def _may_be_confined() -> bool:
+    """Return whether bubblewrap works in a thread that can get no new privileges: not if it has to become root."""
+    return os.geteuid() == 0 or not os.stat(bubblewrap()).st_mode & stat.S_ISUID
 
 
 @cache
@@ -236,7 +243,9 @@ class BubblewrapSandbox:
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
             mounts = self._mounts(walls)
             started = (*self._words(cwd, walls, mounts, *descriptors), *_inside(mounts, command, self._bash))
-            yield Launch(started, tuple(descriptors), keepers=1, variables=self._variables(walls))
+            # In a network of its own a command has its own local sockets without a path; in that of the machine, all.
+            confine = close_nameless_sockets if walls.network is NetworkReach.ALL and _may_be_confined() else None
+            yield Launch(started, tuple(descriptors), 1, variables=self._variables(walls), confine=confine)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -29,9 +29,9 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER = 1, 1 << 3
 _NO_NEW_PRIVILEGES, _DROP_FROM_BOUND = 38, 24
 _CAPABILITY_VERSION = 0x20080522
-_TRUNCATE_ABI, _NETWORK_ABI, _SCOPE_ABI = 3, 4, 6
+_TRUNCATE_ABI, _NETWORK_ABI, SCOPE_ABI = 3, 4, 6
 _TCP = 0b11  # bind and connect
-_SCOPES = 0b11  # abstract sockets and signals
+_NAMELESS, _SCOPES = 0b01, 0b11  # abstract sockets; these and signals
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Without the folders of processes, which show the arguments of other processes.
 _PROC = """
@@ -116,8 +116,25 @@ def landlock_limits(abi: int) -> tuple[str, ...]:
         "no entry is made, renamed or deleted directly in a folder with protected files below (a repository's top)",
         "no command reaches another one on 127.0.0.1, and none makes a local socket or a terminal",
         "the usual folders for temporary files and shared memory are closed: TMPDIR names a private one",
-        *(("commands can send signals to other processes of the user",) if abi < _SCOPE_ABI else ()),
+        *(("commands can send signals to other processes of the user",) if abi < SCOPE_ABI else ()),
     )
+
+
+def close_nameless_sockets() -> None:
+    """Close the local sockets without a path that others made to this thread and to all that it starts from now on.
+
+    An X11 server has one, and whoever reaches it can type into any window. It does nothing before Linux 6.12. Raises
+    OSError.
+    """
+    if landlock_abi() < SCOPE_ABI:
+        return
+    attributes = struct.pack("=3Q", 0, 0, _NAMELESS)
+    ruleset = _called(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    try:
+        _check(ctypes.CDLL(None, use_errno=True).prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+        _called(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
+    finally:
+        os.close(ruleset)
 
 
 def grants(walls: Walls) -> dict[str, Right]:
@@ -244,7 +261,7 @@ def _new_ruleset(abi: int, *, tcp: bool) -> int:
     fields = [int(known_rights(abi))]
     if abi >= _NETWORK_ABI:
         fields.append(0 if tcp else _TCP)
-    if abi >= _SCOPE_ABI:
+    if abi >= SCOPE_ABI:
         fields.append(_SCOPES)
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = _called(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))

@@ -19,6 +19,7 @@ from acp_agent.core.types import Access
 from acp_agent.net.proxy import AllowlistProxy, allowed_hosts
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.sandbox.landlock import SCOPE_ABI, landlock_abi
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, wall_named, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
 from tests.rows import each_row
@@ -232,6 +233,7 @@ AGENT = """
 import sys, time
 from acp_agent.net.proxy import allowed_hosts
 from acp_agent.workspace.processes.tree import harden_process
+from acp_agent.workspace.sandbox.landlock import SCOPE_ABI, landlock_abi
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox
 from acp_agent.workspace.sandbox.walls import WallRules
 harden_process()
@@ -284,3 +286,28 @@ async def test_the_editors_terminal_runs_bash_where_there_is_one(networked: Netw
     request = CommandRequest('echo "${BASH_VERSION:+bash}"', str(networked.root))
     done = await anyio.run_process(["sh", "-c", networked.sandbox.shell_text(request, {}).line], check=False)
     assert done.stdout == b"bash\n", done.stderr
+
+
+@pytest.mark.skipif(landlock_abi() < SCOPE_ABI, reason="this kernel cannot close sockets without a path")
+async def test_a_command_that_reaches_all_hosts_reaches_no_local_socket_of_others(tmp_path):
+    rules = WallRules((str(tmp_path),), free, readable, network=NetworkReach.ALL)
+    sandbox = SessionSandbox(rules, child_environment(os.environ), TIER)
+    with socket.socket(socket.AF_UNIX) as display, socket.create_server(("127.0.0.1", 0)) as server:
+        display.bind("")  # the kernel chooses a name without a path, such as X11 has
+        display.listen()
+        tries = (
+            "import socket, sys\n"
+            f"print(socket.socket(socket.AF_UNIX).connect_ex({display.getsockname()!r}) != 0)\n"
+            f"print(socket.socket().connect_ex({server.getsockname()!r}))\n"
+            "own = socket.socket(socket.AF_UNIX); own.bind(''); own.listen()\n"
+            "print(socket.socket(socket.AF_UNIX).connect_ex(own.getsockname()))\n"
+        )
+        (tmp_path / "tries.py").write_text(tries)
+        running = await LocalTerminal(sandbox=sandbox).start(CommandRequest("python3 tries.py", str(tmp_path)))
+
+        async def ignored(output: str) -> None:
+            del output
+
+        outcome = await running.wait(ignored)
+    sandbox.close()
+    assert outcome.output == "True\n0\n0\n"
