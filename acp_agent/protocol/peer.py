@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 _EOF_GRACE = 1.0
 """Seconds that running requests have to be answered after the end of the stream."""
-_INBOUND_BACKLOG = 16 * 1024 * 1024
+INBOUND_BACKLOG = 16 * 1024 * 1024
 """While more than this many bytes of ours are still unread, the client's further requests are not read."""
+MOST_RUNNING = 4096
+"""The most requests that are served at once. While there are as many, further ones are not read."""
+_LOOK = 1.0
+"""Seconds between two looks whether the client has closed the stream, while nothing is read."""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class Peer:
         self._admit: Callable[[str], None] = lambda _method: None
         self._notifications: Mapping[str, NotificationHandler] = {}
         self._incoming: dict[jsonrpc.RequestId, Incoming] = {}
+        self._running = 0  # requests, also those with the same id
         self._pending: dict[int, _Pending] = {}
         self._late: dict[int, Callable[[Json], None]] = {}
         self._before_request = before_request
@@ -125,7 +130,7 @@ class Peer:
                         del line  # the line may be megabytes long, and the next one may come much later
                         if method in one_by_one:
                             await asyncio.sleep(0)  # lets the task of this request begin before the next line is read
-                        await self._writer.room(_INBOUND_BACKLOG)
+                        await self._wait_for_room()
             finally:  # also after a crash of a task, since the task group waits for tasks with pending requests
                 self._ended = True
                 for pending in self._pending.values():
@@ -136,6 +141,17 @@ class Peer:
                     await self._answered.wait()
                 await self._writer.flush()
             tasks.cancel_scope.cancel()
+
+    async def _wait_for_room(self) -> None:
+        """Wait until the client has read more, or has more answers. Stop reading if it has closed the stream."""
+        while self._running >= MOST_RUNNING or self._writer.unread > INBOUND_BACKLOG:
+            with anyio.move_on_after(_LOOK) as look:
+                await self._writer.room(INBOUND_BACKLOG)
+                while self._running >= MOST_RUNNING:
+                    await self._answered.wait()
+            if look.cancelled_caught and self._reader.is_closed():
+                self.end()
+                return
 
     def end(self) -> None:
         """Stop reading, as if the stream had ended."""
@@ -157,6 +173,7 @@ class Peer:
             case jsonrpc.Request() as request:
                 incoming = Incoming(request.id, request.method)
                 self._incoming[request.id] = incoming
+                self._running += 1
                 tasks.start_soon(self._answer, request, incoming)
                 return request.method
             case jsonrpc.Notification() as notification:
@@ -190,6 +207,7 @@ class Peer:
         finally:
             if self._incoming.get(request.id) is incoming:
                 del self._incoming[request.id]
+            self._running -= 1
             self._answered.set()
             self._answered = asyncio.Event()
         try:

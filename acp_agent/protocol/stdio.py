@@ -127,6 +127,12 @@ class LineReader:
         if self._skipping or self._buffer:
             yield self._finish(b"")
 
+    def is_closed(self) -> bool:
+        """Return whether the other end was closed, even if there is more to read. False for what cannot tell."""
+        poll = select.poll()
+        poll.register(self._fd, getattr(select, "POLLRDHUP", 0))
+        return bool(poll.poll(0))
+
     def _finish(self, end: bytes) -> bytes | Overlong:
         self._keep(end)
         line = Overlong() if self._skipping else bytes(self._buffer)
@@ -185,6 +191,11 @@ class MessageWriter:
             self._write_ready()
         if (self._waiting and (at_once or idle)) or self.broken:
             self._announce()
+
+    @property
+    def unread(self) -> int:
+        """The number of bytes that the editor has not read."""
+        return len(self._waiting)
 
     async def room(self, backlog: int = _BACKLOG_HIGH) -> None:
         """Wait while the editor has more than `backlog` unread bytes."""

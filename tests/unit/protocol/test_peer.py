@@ -9,7 +9,8 @@ import pytest
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
-from acp_agent.protocol.peer import Incoming
+from acp_agent.protocol.peer import INBOUND_BACKLOG, MOST_RUNNING, Incoming
+from tests.fakes.passing_time import pass_time
 from tests.unit.protocol.wires import connected
 
 pytestmark = pytest.mark.anyio
@@ -312,3 +313,46 @@ async def test_a_notification_whose_handler_crashes_ends_nothing_else() -> None:
         other.send(method="crash")
         other.send(id=1, method="echo")
         assert (await other.receive())["id"] == 1
+
+
+async def test_only_so_many_requests_run_at_once_and_all_are_answered() -> None:
+    begun, release = 0, anyio.Event()
+
+    async def held(_params: JsonObject, _incoming: Incoming) -> JsonObject:
+        nonlocal begun
+        begun += 1
+        await release.wait()
+        return {}
+
+    count = MOST_RUNNING + 200
+    lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"held"}\n' % number for number in range(count))
+    async with connected({"held": held}) as (_peer, other), anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, other.send_raw, lines)
+        while begun < MOST_RUNNING:
+            await anyio.lowlevel.checkpoint()
+        for _ in range(100):
+            await anyio.lowlevel.checkpoint()
+        assert begun == MOST_RUNNING
+        release.set()
+        assert {(await other.receive())["id"] for _ in range(count)} == set(range(count))
+
+
+async def test_the_end_of_the_stream_is_noticed_while_nobody_reads_the_answers() -> None:
+    async def long(_params: JsonObject, _incoming: Incoming) -> JsonObject:
+        return {"text": "x" * 2 * INBOUND_BACKLOG}
+
+    async def clock() -> None:
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+            pass_time(0.5)
+
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(60):
+            async with connected({"long": long, "echo": echo}) as (_peer, other):
+                other.send(id=1, method="long")
+                await other.begins()
+                other.send(id=2, method="echo")  # is served, but nothing behind it is read
+                other.send(id=3, method="echo")
+                other.end()
+                tasks.start_soon(clock)
+        tasks.cancel_scope.cancel()

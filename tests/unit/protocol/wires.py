@@ -18,6 +18,7 @@ class OtherEnd:
 
     def __init__(self, read: int, write: int) -> None:
         self._lines = LineReader(read).lines()
+        self._read = read
         self._write = write
         self.ended = False
 
@@ -32,6 +33,11 @@ class OtherEnd:
             line = await anext(self._lines)
         assert isinstance(line, bytes)
         return json.loads(line)
+
+    async def begins(self) -> None:
+        """Wait until there is something to receive."""
+        with anyio.fail_after(5):
+            await anyio.wait_readable(self._read)
 
     async def rest(self) -> list[Any]:
         """Every frame until the agent closes; only after the agent is done."""
