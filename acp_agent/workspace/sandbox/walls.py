@@ -27,10 +27,16 @@ _LOGINS = """
 .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .npmrc .netrc .pypirc .pgpass .my.cnf
 .git-credentials .config/git/credentials .cargo/credentials.toml .cargo/credentials .gem/credentials
 .m2/settings.xml .vault-token .m2/settings-security.xml .nuget/NuGet .gradle/gradle.properties
-.local/share/keyrings .password-store .terraform.d
+.local/share/keyrings .password-store .terraform.d .local/share/uv/credentials .bundle/config
+.ivy2/.credentials .sbt/.credentials .pub-cache/credentials.json .hex/hex.config .julia/servers
+.dotnet/corefx/cryptography/x509stores/my
 """.split()  # noqa: SIM905 - a table
+_LOGINS_OF = {"CARGO_HOME": ("credentials.toml", "credentials"), "GRADLE_USER_HOME": ("gradle.properties",)}
+"""Logins below folders that a variable names."""
 _SECRETS = """
-/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssh
+/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssh /etc/security/opasswd
+/etc/ssl/private /etc/pki/tls/private /etc/letsencrypt /etc/krb5.keytab /etc/kubernetes /etc/rancher
+/etc/wireguard /etc/openvpn /etc/ipsec.secrets /etc/NetworkManager/system-connections
 """.split()  # noqa: SIM905 - a table
 _SYSTEM = """
 /usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /snap /sys /var/lib/dpkg /var/lib/rpm
@@ -236,8 +242,7 @@ class WallRules:
                     frozen.append(path)
                 if self.refuses(path, Access.READ):
                     unreadable.append(path)
-        logins = (os.path.join(home, name) for name in _LOGINS)
-        secret = _existing((*logins, *_SECRETS, *self.hidden, *unreadable))
+        secret = _existing((*_logins(home, environment), *_SECRETS, *self.hidden, *unreadable))
         linked = self._linked(folders, secret)
         folders = (*folders, *(each.folder for each in linked))
         frozen += [path for each in linked for path in each.frozen()]
@@ -276,12 +281,29 @@ def _toolchains(home: str, environment: Mapping[str, str], *, caches: bool) -> I
     """Yield the folders of programs and libraries outside the system's ones: known ones, and those of PATH."""
     known = _TOOLCHAINS if caches else [*_IN_CACHES, *(name for name in _TOOLCHAINS if name not in _CACHES)]
     yield from (os.path.join(home, name) for name in known)
-    yield from (folder for name in _HOMES if (folder := environment.get(name, "")).startswith("/"))
+
+    def holds_home(folder: str) -> bool:
+        return is_below(home, os.path.realpath(folder))
+
+    for name in _HOMES:
+        folder = environment.get(name, "")
+        if folder.startswith("/") and not holds_home(folder):
+            yield folder
+        elif name == "GOPATH" and folder and os.path.realpath(folder) == home:  # as older guides of Go said
+            yield from (os.path.join(home, part) for part in ("pkg", "bin"))
     for folder in filter(os.path.isabs, environment.get("PATH", "").split(":")):
         above, name = os.path.split(os.path.normpath(folder))
-        whole = name in ("bin", "sbin") and above not in ("/", home)
-        if folder != home:
+        whole = name in ("bin", "sbin") and not holds_home(above)
+        if not holds_home(folder):
             yield above if whole else folder
+
+
+def _logins(home: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the places of the logins of tools."""
+    yield from (os.path.join(home, name) for name in _LOGINS)
+    for variable, names in _LOGINS_OF.items():
+        if (folder := environment.get(variable, "")).startswith("/"):
+            yield from (os.path.join(folder, name) for name in names)
 
 
 def _existing(paths: Iterable[str]) -> tuple[str, ...]:

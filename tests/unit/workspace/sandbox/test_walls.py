@@ -122,6 +122,51 @@ def test_toolchains_of_the_user_are_readable_and_their_logins_hidden(root, home)
     assert str(home / ".ssh") not in {*found.readable, *found.hidden}  # it is not there at all
 
 
+LOGINS_OF_TOOLS = (
+    *(".bundle/config", ".ivy2/.credentials", ".sbt/.credentials", ".pub-cache/credentials.json", ".hex/hex.config"),
+    *(
+        ".local/share/uv/credentials/credentials.toml",
+        ".julia/servers/a/auth.toml",
+        ".dotnet/corefx/cryptography/x509stores/my/a.pfx",
+    ),
+)
+
+
+@pytest.mark.parametrize("login", LOGINS_OF_TOOLS)
+def test_the_login_of_a_tool_is_hidden_in_its_readable_folder(root, home, login):
+    (home / login).parent.mkdir(parents=True)
+    (home / login).touch()
+    found = walls(root, home)
+    assert any((home / login).is_relative_to(each) for each in found.readable)
+    assert any((home / login).is_relative_to(each) for each in found.hidden)
+
+
+@pytest.mark.parametrize(
+    ("variable", "login"),
+    [("CARGO_HOME", "credentials.toml"), ("GRADLE_USER_HOME", "gradle.properties")],
+)
+def test_the_login_of_a_toolchain_that_lies_elsewhere_is_hidden_too(root, home, tmp_path, variable, login):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / login).touch()
+    rules = WallRules((str(root),), protects, refuses_env)
+    found = rules.walls({"HOME": str(home), "PATH": "/usr/bin", variable: str(elsewhere)})
+    assert str(elsewhere) in found.readable
+    assert str(elsewhere / login) in found.hidden
+
+
+@pytest.mark.parametrize("where", ["home", ".", "/"])
+def test_no_variable_of_a_toolchain_makes_the_home_readable(root, home, tmp_path, where):
+    (home / "pkg/mod").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    rules = WallRules((str(root),), protects, refuses_env)
+    named = {"GOPATH": str(tmp_path / where), "JAVA_HOME": str(tmp_path / where), "PATH": f"{tmp_path}/bin:{tmp_path}"}
+    found = rules.walls({"HOME": str(home), **named})
+    assert not any(home.is_relative_to(each) for each in found.readable)
+    assert str(tmp_path / "bin") in found.readable
+    assert (str(home / "pkg") in found.readable) is (where == "home")
+
+
 def test_the_folder_above_a_bin_on_the_path_is_readable_but_never_the_home_itself(root, home):
     tools = home / "tools/x/bin"
     tools.mkdir(parents=True)
