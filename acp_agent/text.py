@@ -56,6 +56,11 @@ def visible(text: str) -> str:
     )
 
 
+def visible_lines(text: str) -> str:
+    """Do what `visible` does for each line of a text."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Return a number with the name of what it counts: `1 line`, `1,200 lines`. `many` is the plural without an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -13,6 +13,7 @@ from typing import NoReturn
 from acp_agent import __version__
 from acp_agent.core.errors import AgentError
 from acp_agent.core.session_options import AutoApprove, Mode
+from acp_agent.text import visible_lines
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -345,7 +346,7 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except AgentError as error:
-        print(f"acp-agent: {error}", file=sys.stderr)
+        print(f"acp-agent: {visible_lines(str(error))}", file=sys.stderr)
         return 1
     return code
 

@@ -23,6 +23,7 @@ from acp_agent.config.section import Section, one_line
 from acp_agent.config.settings import config_schema
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import JsonObject
+from acp_agent.text import visible_lines
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -113,7 +114,7 @@ _LONGEST_ORIGIN = 2000  # characters; an origin may hold two paths
 
 def warn(problem: object) -> None:
     """Print a problem on stderr."""
-    print(f"acp-agent: {problem}", file=sys.stderr)
+    print(f"acp-agent: {visible_lines(str(problem))}", file=sys.stderr)
 
 
 def loaded_for(args: argparse.Namespace, cwd: str | None = None) -> Loaded:

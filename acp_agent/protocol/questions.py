@@ -344,7 +344,7 @@ def _changed_lines(diff: Diff) -> list[str]:
 def _change_text(path: str, diff: Diff) -> str:
     """Return a change as a short unified diff. What is left out is counted."""
     lines = _changed_lines(diff)
-    head = f"{path} (a new file)" if diff.old_text is None else path
+    head = f"{visible(path)} (a new file)" if diff.old_text is None else visible(path)
     if not lines:
         head += f": {len(diff.old_text or ''):,} characters become {len(diff.new_text):,}"
     left = len(lines) - _CHANGE_LINES

@@ -6,6 +6,7 @@ import tomllib
 
 from acp_agent.cli.config import shown_lines, template, toml_value
 from acp_agent.config.load import Flags, load
+from acp_agent.text import visible
 from tests.rows import each_row
 
 KEY = "sk-obviously-fake-0123456789"
@@ -49,6 +50,16 @@ def test_init_writes_a_private_file_once(in_process, home):
     assert again.returncode == 1
     assert again.stderr == f"acp-agent: {file}: the file exists already; edit it, or name another file with --config\n"
     assert file.read_text() == "# mine\n"
+
+
+def test_a_problem_with_a_file_of_a_hostile_name_moves_no_cursor(in_process, home):
+    for name in ("a\x1b[2J\u202e", "b\x07"):
+        (home / name).write_text("[agent]\nunknown = 1\n")
+        (home / f"{name}.d").touch()
+        for words in (("config", "show", "--config", name), ("config", "init", "--config", f"{name}.d/config.toml")):
+            said = in_process(*words).stderr
+            assert visible(name) in said
+            assert all(line.isprintable() for line in said.splitlines())
 
 
 def test_init_tells_when_it_cannot_write(in_process, home):
