@@ -163,6 +163,13 @@ class SentPrompt(Protocol):
         """
         ...
 
+    def message_with(self, text: str, instead_of: int) -> Message:
+        """Return the message that `read` has made, with `text` in place of the first texts that the user typed.
+
+        instead_of   how many of these texts are replaced
+        """
+        ...
+
 
 ReadPrompt: TypeAlias = Callable[[Redact], Awaitable[SentPrompt]]
 """A function that reads the prompt of a request, and redacts its attachments. Raises RequestError."""

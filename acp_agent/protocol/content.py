@@ -258,7 +258,16 @@ class Prompt:
         await self._add_files(files)
         await self._add_pages(web)
         await self._add_diagnostics(diagnostics)
-        return Message(Role.USER, (TextPart("\n".join(self._texts)), *self._images))
+        return self._message(self._texts)
+
+    def message_with(self, text: str, instead_of: int) -> Message:
+        """See SentPrompt."""
+        first, *others = self._typed[:instead_of]
+        texts = [text if at == first else each for at, each in enumerate(self._texts) if at not in others]
+        return self._message(texts)
+
+    def _message(self, texts: Sequence[str]) -> Message:
+        return Message(Role.USER, (TextPart("\n".join(texts)), *self._images))
 
     # ------------------------------------------------------------------------------- blocks
 

@@ -232,14 +232,14 @@ class TurnEngine:
         if isinstance(outcome, Review):
             parts = (TextPart(outcome.prompt),)
         elif expansion is not None:
-            parts = (TextPart(expansion.text), *parts[1:])
+            parts = prompt.message_with(expansion.text, commands.length(prompt.texts)).parts
         elif isinstance(outcome, str):
             return await self._say(outcome)
         elif slip:
             return await self._say(_hint(*slip))
         elif mention := self._handler.mentioned(prompt.texts):
-            words = "\n".join(part.text for part in parts[1:] if isinstance(part, TextPart))
-            return await self._say(await self._handler.give(mention[0], f"{mention[1]}\n{words}".strip()))
+            agent, task = mention
+            return await self._say(await self._handler.give(agent, prompt.message_with(task, 1).text))
         narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
         with narrowed, self._handler.reading_only() if isinstance(outcome, Review) else nullcontext():
             return await self._run(parts)

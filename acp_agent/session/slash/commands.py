@@ -124,6 +124,11 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
     return CommandName(name), argument
 
 
+def length(texts: Sequence[str]) -> int:
+    """Return how many texts of a prompt the command at its beginning takes: one, or two with Jupyter's note."""
+    return 2 if len(texts) > 1 and texts[0].startswith(_NOTE) else 1
+
+
 def first_word(texts: Sequence[str]) -> tuple[str, str]:
     """Return the word after the slash with which a prompt begins, and what follows it; two empty texts for none."""
     return _words(next(iter(texts), ""))

@@ -23,8 +23,10 @@ from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.content import read_prompt
 from acp_agent.session.engine import TurnEngine
+from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
+from acp_agent.session.toolset.extensions import Expansion
 from acp_agent.session.turn_slot import IdleWaiter, TurnSlot
 from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.workspace import changed_files
@@ -193,10 +195,10 @@ class Talk:
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
 
-    async def say(self, *texts: str) -> str:
-        """What the user reads of one prompt."""
+    async def say(self, *texts: str | dict[str, Any]) -> str:
+        """What the user reads of one prompt. A text stands for its block."""
         before = len(self.events)
-        prompt: Any = [{"type": "text", "text": text} for text in texts]
+        prompt: Any = [{"type": "text", "text": text} if isinstance(text, str) else text for text in texts]
         answer = await self.engine.answer(partial(read_prompt, {"sessionId": "s", "prompt": prompt}))
         assert answer.reason is StopReason.END_TURN
         return "".join(event.text for event in self.events[before:] if isinstance(event, TextDelta))
@@ -253,6 +255,43 @@ async def test_the_turn_of_a_scheduled_prompt_is_on_record_however_it_ends():
         assert (result.failure.message if result.failure else "") == text
         assert talk.asked == ([] if unset else [("/clear", False)]), "its text is no command"
         assert talk.begun == ["/schedule"]
+
+
+ATTACHED = {"type": "resource", "resource": {"uri": "file:///a", "text": "1 = 2"}}
+AS_READ = '<resource uri="file:///a">\n1 = 2\n</resource>'
+
+
+async def test_what_is_attached_to_a_command_of_the_user_goes_to_the_model_with_it():
+    talk = Talk()
+    talk.desk.expand = lambda name, argument: Expansion(f"Explain {argument}.") if name == "explain" else None
+    await talk.say("/explain this", ATTACHED, "in short")
+    assert talk.asked == [(f"Explain this.\n{AS_READ}\nin short", False)]
+
+
+async def test_what_is_attached_to_a_task_for_a_sub_agent_goes_to_it():
+    talk, given = Talk(), list[tuple[str, str]]()
+
+    async def give(agent: str, task: str) -> str:
+        given.append((agent, task))
+        return "done"
+
+    talk.desk.mentioned = lambda texts: commands.mentioned(texts, ["explore"])
+    talk.desk.give = give
+    assert await talk.say("@explore find it", ATTACHED, "in short") == "done"
+    await talk.say("@explore")
+    assert given == [("explore", f"find it\n{AS_READ}\nin short"), ("explore", "")]
+
+
+async def test_the_words_of_a_handoff_stand_in_the_place_of_the_command_and_of_jupyters_note():
+    talk = Talk()
+
+    async def handoff(text: str) -> Expansion:
+        return Expansion(f"You are {text}.")
+
+    talk.desk.handoff = handoff
+    await talk.say("System note: you are in JupyterLab.", "/handoff guide", ATTACHED)
+    await talk.say("/handoff guide", ATTACHED)
+    assert talk.asked == [(f"You are guide.\n{AS_READ}", False)] * 2
 
 
 async def test_help_lists_what_is_available_and_only_that():
