@@ -335,7 +335,7 @@ class App:
 
     def _redact(self, text: str) -> str:
         """Return a text without secrets. Before the services of the process are loaded, it is returned unchanged."""
-        return text if self._process is None else self._process.redact(text)
+        return text if self._process is None else self._process.redactor(text)
 
     def _choices(self, loaded: Loaded) -> ModelChoices:
         llm = loaded.settings.llm

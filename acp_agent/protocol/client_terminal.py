@@ -115,6 +115,7 @@ class TerminalCommands:
         if self._form == "line":
             members = {"command": f"{shell} -c {shlex.quote(command)}"}
         members["env"] = [*self._environment, {"name": MARK, "value": mark}]
+        # While a command runs in the background, the user works in the same folders: what is new may be theirs.
         return PreparedCommand(members, script, None if request.background else afterwards)
 
     def _title(self, command: str) -> tuple[str, ...]:

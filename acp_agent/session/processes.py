@@ -98,10 +98,6 @@ class ProcessServices:
         self.quiet = IdleWaiter(lambda: (session.turns for session in self._sessions))
         self.mcp_definitions: dict[str, tuple[McpDefinition, ...]] = {}
 
-    def redact(self, text: str) -> str:
-        """Return a text without the secrets of the process."""
-        return self.redactor(text)
-
     def prepare(self) -> None:
         """Compile the rules of redaction, and return unused memory to the system. Blocks."""
         self.redactor("")

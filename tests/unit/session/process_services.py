@@ -193,7 +193,7 @@ def the_process_takes_orphans_and_hides_the_keys_of_every_configuration(made: Ma
     services.credentials = stored
     services.engine(session, loaded, lambda each: each)
     assert introduced == ["stored keys"]
-    assert services.redact("ed1t0r-9f8e7d6c5b4a3210 c0nf1g-0123456789abcdef") == "[REDACTED:known] [REDACTED:known]"
+    assert services.redactor("ed1t0r-9f8e7d6c5b4a3210 c0nf1g-0123456789abcdef") == "[REDACTED:known] [REDACTED:known]"
 
 
 def trouble_with_the_log_is_told(made: Made, one: str, two: str):
