@@ -3,8 +3,8 @@
 With Python's own `re`, a pattern or a file name from outside can make a search run for hours and block the interpreter.
 
 Linear in the text is not always fast: RE2 may take a step for each byte and each instruction of the pattern, and a
-bounded repeat has thousands of instructions. A call cannot be interrupted. So one call searches only as much text as
-takes a fraction of a second, and the caller's `check` may stop the search between two calls.
+bounded repeat has thousands of instructions. A call cannot be interrupted. So a search by lines takes several calls,
+each for only as much text as takes a fraction of a second, and the caller's `check` may stop it between two calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence

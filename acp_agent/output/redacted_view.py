@@ -1,7 +1,7 @@
 """Redact what a session shows: events, questions, and results that did not pass the output pipeline.
 
 Two things are not redacted: diffs, because the user must see the exact change to their file to judge it, and answers of
-the model, which contain no secret because the model reads only redacted text. Many editors render titles, notices and
+the model, because the model reads only redacted text and what the user typed. Many editors render titles, notices and
 questions as Markdown, so quoted text in them must not load a picture.
 """
 

@@ -45,9 +45,9 @@ _READ_AGAIN = "Read the file before writing it again."
 class ProxyFileSystem:
     """A file system that reads and writes texts through the editor, if the editor offers the method.
 
-    BackendUnavailable is raised only if the editor cannot do it: it lacks the capability or the method, or, on a read,
-    does not know the file. Then the local backend does it. Any other error counts as a refusal and ends the call with
-    the editor's message.
+    BackendUnavailable is raised if the local backend has to do it: the editor lacks the capability or the method, has
+    not answered it in time before, or, on a read, does not know the file; or the file is too large, or not UTF-8. Any
+    other error counts as a refusal and ends the call with the editor's message.
 
     local     resolves and checks every path before the editor gets it, and says whether a file on disk is text
     timeout   seconds of every request. A method that was not answered once is not used again

@@ -1,7 +1,8 @@
 """Commands in the editor's own terminal, through `terminal/*`.
 
-The order on every path is: create, wait for the exit and look at the output now and then, kill after a timeout or a
-cancellation, read the output, release after the caller's final update. See https://agentclientprotocol.com/protocol/terminals.
+The order is: create, wait for the exit and look at the output now and then, kill after a timeout or a cancellation,
+read the output (not after a cancellation), release after the caller's final update. See
+https://agentclientprotocol.com/protocol/terminals.
 """
 
 import asyncio

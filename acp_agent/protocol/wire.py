@@ -178,7 +178,7 @@ def exit_status(value: Json) -> ExitStatus:
 
 
 def decision(value: Json) -> Decision:
-    """Return the decision in a result of `session/request_permission`. Only an option that was offered counts."""
+    """Return the decision in a result of `session/request_permission`; UNANSWERED for an option that is not ours."""
     outcome = _answer("session/request_permission", _Permission, value).outcome
     if isinstance(outcome, _Cancelled):
         return Decision.CANCELLED

@@ -1,7 +1,8 @@
 """The connections to the MCP servers of one session, and their tools.
 
-Connections run in the background, and their tools are offered once they are ready. The MCP client is loaded when the
-first server is started. If a server fails, only its own tools are missing.
+Connections run in the background, and their tools are offered once they are ready. If the process has seen the tools of
+the same server before, they are offered at once. The MCP client is loaded when the first server is started. If a server
+fails, only its own tools are missing.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence

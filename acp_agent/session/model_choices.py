@@ -100,7 +100,7 @@ class KnownModels:
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
     async def fetch(self, catalog: "Catalog", configured: Sequence[str]) -> None:
-        """Fetch the list of every provider, once per process. Run it as a background task: failures are only logged.
+        """Fetch the list of every provider, at the first call. Run it as a background task: failures are only logged.
 
         configured   models that the user has named. Ollama's list lacks details, which are fetched for these models
         """

@@ -451,7 +451,7 @@ class Session:
         async def follow_up() -> None:
             try:
                 await engine.answered(answer)
-            except Exception:  # noqa: BLE001 - after a bug here only the title is missing
+            except Exception:  # noqa: BLE001 - the turn is answered: only its hooks and the title may be missing
                 _log.error("turn not followed up", exc_info=True, session=self.id)
             await self.tell_commands()
 

@@ -332,7 +332,7 @@ class _Fallback(Generic[B]):
 class CompositeFileSystem:
     """A FileSystem of several: texts go to the first of `editors` that takes them, everything else is local.
 
-    The local sandbox always resolves the paths.
+    The local file system always resolves the paths.
     """
 
     def __init__(self, editors: Sequence[TextFiles], local: FileSystem, on_fallback: OnFallback) -> None:

@@ -1,7 +1,7 @@
 """The users' definitions for one session (skills, commands, agents, tools, hooks). See docs/skills.md.
 
-They are looked for before each prompt, and the user is asked about new ones. Their modules are loaded only if there are
-definitions.
+They are looked for before each prompt, and the user is asked about new ones. The modules of tools, hooks and agents are
+loaded only if some are defined.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
