@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from acp_agent.config.load import Flags, load
+from acp_agent.core.errors import Refused
 from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import SessionWorkspace
@@ -39,8 +40,8 @@ rules = [{ effect = 'deny', tool = 'fetch' }, { effect = 'deny', tool = 'write',
 Ask = Callable[..., str]
 
 
-def refused(url: str) -> str | None:
-    return "a private address" if "127.0.0.1" in url else None
+def refused(url: str) -> Refused | None:
+    return Refused("a private address") if "127.0.0.1" in url else None
 
 
 @pytest.fixture
