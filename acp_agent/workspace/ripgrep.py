@@ -165,10 +165,16 @@ class FoundLine:
 
 
 _RECORD = re.compile(rb"([^\0]++)\0(\d++)([:-])(\d++)[:-]([^\n]*+)\n")
+_MATCHED = re.compile(rb"\0\d++:")
 _BINARY = re.compile(
     rb'.*: (?:WARNING: stopped searching binary file after match|binary file matches) \(found "\\0".*?\)\n', re.DOTALL
 )
 _SEARCHED = re.compile(rb"\n(\d+) files searched\n(?:[^\n]*\n){4}\Z")  # at the end, where no name of a file stands
+
+
+def matching_lines(printed: bytes) -> int:
+    """Return about how many matching lines are in a piece of what a search prints. It is cheaper than to read them."""
+    return len(_MATCHED.findall(printed))
 
 
 class MatchReader:

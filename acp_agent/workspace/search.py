@@ -24,7 +24,7 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex, Regex, compiled
 from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
-from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
+from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
 from acp_agent.workspace.roots import FileOpener, Place, Roots
 from acp_agent.workspace.text_files import BOM, binary_error, decode_line, is_binary
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
@@ -265,24 +265,23 @@ async def _few_lines(
 
 
 class _UnorderedLines:
-    """The lines of a search without an order.
+    """The lines of a search without an order, as ripgrep prints them.
 
     are_few    whether all of them are there
-    searched   the number of files that were searched, None before the end
+    searched   the number of files that were searched, None before `give_to`
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._reader = MatchReader()
-        self._files = list[tuple[bytes, list[FoundLine]]]()
+        self._chunks = list[bytes]()
         self._matched = self._held = 0
 
     async def take(self, chunk: bytes) -> bool:
         """Take what ripgrep printed. Return True if it is too much."""
+        self._chunks.append(chunk)
         self._held += len(chunk)
-        for name, lines in await to_thread.run_sync(lambda: list(self._reader.feed(chunk))):
-            self._files.append((name, lines))
-            self._matched += sum(line.matched for line in lines)
+        self._matched += matching_lines(chunk)
         return not self.are_few
 
     @property
@@ -295,8 +294,9 @@ class _UnorderedLines:
 
     def give_to(self, lines: "_Lines") -> None:
         """Add the lines in the order of their paths."""
-        self._files += self._reader.finish()
-        lines.add(sorted(self._files, key=lambda file: file[0].split(b"/")))
+        files = [file for chunk in self._chunks for file in self._reader.feed(chunk)]
+        files += self._reader.finish()
+        lines.add(sorted(files, key=lambda file: file[0].split(b"/")))
 
 
 class _Lines:
