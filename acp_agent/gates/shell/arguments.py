@@ -33,15 +33,18 @@ _SED_COMMAND = lazy_regex(
     + _SED_ADDRESS.replace("{n}", "1")
     + r"(?:[ \t]*+,[ \t]*+(?:[+~]?\d++|"
     + _SED_ADDRESS.replace("{n}", "2")
-    + r"))?)?[ \t]*+!?[ \t]*+(?:[pdqnNDPhHgGxl=][ \t]*+\d*+"
+    + r"))?)?[ \t]*+!?[ \t]*+(?:\{|(?:[aic][ \t]*+[^\s\\][^\\\n]*+(?:\n|$))|(?:[pdqnNDPhHgGxl=][ \t]*+\d*+|\}"
+    + r"|:[ \t]*+\w++|[btT](?:[ \t]*+\w++)?+"
     + r"|s(?P<d>[^\w\s\\\[\]^])"
     + _SED_PATTERN.replace("{d}", "(?P=d)")
     + r"(?:\\.|(?!(?P=d))[^\\])*+(?P=d)[gpiIm\d]*+"
     + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)"
-    + r")?[ \t]*+(?:[;\n]|$)"
+    + r")?[ \t]*+(?:[;\n]|(?=\})|$))"
 )
 _SED_SUFFIX = lazy_regex(r"(?:-i|--in-place) [\w.~]*")
-_AWK_RUNS = lazy_regex(r"system|getline|ENVIRON|ARGV|ARGC|SYMTAB|@|\|(?!\|)(?<!\|\|)")
+_AWK_RUNS = lazy_regex(r"system|getline|ENVIRON|ARGV|ARGC|SYMTAB")
+_AWK_SIGNS = lazy_regex(r"@|\|(?!\|)(?<!\|\|)")
+_AWK_STRING = lazy_regex(r'"[^"]*"')
 _AWK_TOKEN = lazy_regex(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
 _AWK_PRINTS = lazy_regex(r"print.*>", re.DOTALL)
 _AWK_OPTIONS = lazy_regex(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
@@ -81,7 +84,7 @@ def awk_asks(args: tuple[str, ...]) -> str:
         index += 2 if args[index] in ("-F", "-v") else 1
     index += args[index : index + 1] == ("--",)
     script = args[index] if index < len(args) else ""
-    unclear = len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) or _awk_writes(script)
+    unclear = len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) or _awk_pipes(script) or _awk_writes(script)
     return f"the script {script[:80]!r}" if unclear else ""
 
 
@@ -96,6 +99,15 @@ def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:
     form = next(iter(args[1:] if args[:1] == ("--",) else args), "")
     sets = form in patterns or _PRINTF_SETS.search(form.replace("%%", ""))
     return f"the format {form[:80]!r}" if sets else ""
+
+
+def _awk_pipes(script: str) -> bool:
+    """Return whether a script may start a program with `|`, or load or call something with `@`.
+
+    In a string both are text. Where strings begin and end is certain only without a `/`, a `#` or a backslash.
+    """
+    certain = frozenset("/#\\").isdisjoint(script)
+    return _AWK_SIGNS.search(_AWK_STRING.sub("", script) if certain else script) is not None
 
 
 def _awk_writes(script: str) -> bool:

@@ -21,8 +21,8 @@ from acp_agent.gates.shell.arguments import (
     sets_nothing,
 )
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
-from acp_agent.gates.shell.grammar import AFTER, ParsedArguments, WordKind, grammar_of, unversioned
-from acp_agent.gates.shell.options import has_option, tables
+from acp_agent.gates.shell.grammar import AFTER, Grammar, ParsedArguments, WordKind, grammar_of, unversioned
+from acp_agent.gates.shell.options import getopt, has_option, tables
 from acp_agent.text import lazy_regex
 
 
@@ -138,6 +138,28 @@ _SEDS = ("sed", "gsed")
 _AWKS = ("awk", "gawk", "mawk", "nawk")
 
 
+_INPUT = lazy_regex(r"-|/dev/(?:stdin|fd/\d+|tty)|/proc/\S*/fd/\d+")
+_DUE = {"sqlite3": 2, "psql": 99, "mysql": 99, "gdb": 99} | dict.fromkeys(
+    ("awk", "gawk", "mawk", "nawk", "ssh", "java", "emacs"), 0
+)
+"""The number of operands without which an interpreter runs its input: 1 if it is not listed."""
+_TELLS = frozenset(("--version", "-version", "--help", "-help", "-V", "-VV", "-h", "-?"))
+_VERBOSE = frozenset(("python", "pypy", "mysql"))
+_NONE = frozenset[str]()
+_PYTHON, _NODE = frozenset(("-m", "-c")), frozenset(("--test", "--test-only", "--v8-options"))
+_GIVEN = {
+    "python": _PYTHON,
+    "pypy": _PYTHON,
+    "node": _NODE,
+    "nodejs": _NODE,
+    "psql": frozenset(("-c", "--command", "-l", "--list")),
+    "mysql": frozenset(("-e", "--execute")),
+}
+"""Options with which an interpreter does not run its input."""
+_VALUED = {"perl": "I", "ruby": "IrCEF", "php": "cdzt", "lua": "l"}
+"""The letters of options with a value of interpreters that have no grammar."""
+
+
 class Doubt(NamedTuple):
     """A reason to ask about a call of an allowed program. A rule that names `waived_by` itself waives it."""
 
@@ -161,6 +183,8 @@ def doubts(command: Command) -> Iterator[Doubt]:
     known, grammar = _known(name) or _UNLISTED, grammar_of(command.tool)
     if known.asks:
         yield Doubt(f"{name} can do more than its arguments show")
+    if _lacks_script(name, args, grammar):
+        yield Doubt(f"{name} runs its input, which no file shows", "-")
     if grammar is None:
         yield from _inline_code(name, args)
         return
@@ -409,10 +433,26 @@ def _inline_code(name: str, args: Sequence[str]) -> Iterator[Doubt]:
     codes = tables().interpreters.get(tables().interpreter(name), frozenset())
     for word in args:
         # Behind a capital letter a value may be attached: `-Ilib`.
-        letters = re.match(r"-([a-z]*[A-Z]?)", word)
+        letters = re.match(r"-([a-z0-9]*[A-Z]?)", word)
         bundled = letters is not None and any(f"-{letter}" in codes for letter in letters[1])
         if bundled or word.partition("=")[0] in codes:
             yield Doubt(f"{name} {word[:80]} runs or changes what no file shows", word.partition("=")[0])
+
+
+def _lacks_script(name: str, args: tuple[str, ...], grammar: Grammar | None) -> bool:
+    """Return whether an interpreter is given no script, or its input as one, so that it runs what it reads."""
+    interpreter = tables().interpreter(name)
+    due = _DUE.get(interpreter, 1) if interpreter else 0
+    if not due or (len(args) == 1 and (args[0] in _TELLS or (args[0] == "-v" and interpreter not in _VERBOSE))):
+        return False
+    if grammar is None:
+        operands = getopt(args, _VALUED.get(interpreter, ""))[1]
+    else:
+        parsed = grammar.parse(args)
+        if parsed.verbs or not _GIVEN.get(interpreter, _NONE).isdisjoint(parsed.options):
+            return False
+        operands = parsed.operands
+    return len(operands) < due or any(map(_INPUT.fullmatch, operands[:due]))
 
 
 def _unknown_doubts(name: str, parsed: ParsedArguments) -> Iterator[Doubt]:

@@ -87,7 +87,7 @@ def _parse(source: bytes, until: float) -> Parsed | str:
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003]")
-_WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\;")
+_WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\[;()!]")
 _BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")

@@ -141,7 +141,7 @@ _SHOWN = 160  # characters of a value
 _BOOLEAN = lazy_regex(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
 _SERVER = lazy_regex(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*")
 _WORD = lazy_regex(r"[\w.-]*")
-_SIGNATURE = lazy_regex(r"%[-+ ]?G")
+_SIGNATURE = lazy_regex(r"%[-+ ]?G|^-?\*?signature(?::|$)")
 _USUAL_LFS = lazy_regex(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
 
 
