@@ -50,13 +50,17 @@ def test_unclear_options_of_shells_and_wrappers_are_named():
     letters = "".join(sorted(tables().shell_letters | set("coO")))
     assert shell_call(("--odd", "x")) == ShellCall(unclear="the option --odd is not known")
     assert shell_call((f"-{letters}", "a", "b", "x", "y")).texts == ("x",), "all letters are known, two take a value"
-    wrapper = Wrapper(values=frozenset(("-n", "--at", "--at-most")))
+    wrapper = Wrapper(flags=frozenset(("-0",)), values=frozenset(("-n", "--at", "--at-most")), text=frozenset(("-c",)))
     for args, peeled in (
         (("-n",), Peeled(unclear="the option -n lacks its value")),
         (("--odd", "x"), Peeled(unclear="the option --odd is not known")),
         (("--at=1", "ls"), Peeled(("ls",))),
         (("--at-m=1", "ls"), Peeled(("ls",))),
         (("--a=1", "ls"), Peeled(unclear="the option --a=1 is not known")),
+        (("-0n", "5", "ls"), Peeled(("ls",))),
+        (("-0n5", "ls"), Peeled(("ls",))),
+        (("-0c", "evil", "ls"), Peeled(("ls",), texts=("evil",))),
+        (("-0cevil", "ls"), Peeled(("ls",), texts=("evil",))),
     ):
         assert peel(wrapper, args) == peeled, args
 

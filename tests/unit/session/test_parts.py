@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.config.mcp_settings import McpServerSettings
@@ -23,8 +24,8 @@ from acp_agent.core.session_options import AutoApprove, ModelChoice
 from acp_agent.core.types import ToolResult
 from acp_agent.llm.catalog import ModelRef
 from acp_agent.net.web import WebLimits
+from acp_agent.session import extension_host, mcp_connections, model_choices, models
 from acp_agent.session import manager as manager_module
-from acp_agent.session import model_choices, models
 from acp_agent.session import session as session_module
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.foreign_session import _plain, _words
@@ -37,8 +38,8 @@ from acp_agent.session.session import Session
 from acp_agent.session.slash.commands import _is_clipped
 from acp_agent.session.subagents import SessionSubAgents
 from acp_agent.session.titles import TitleUpdater
-from acp_agent.session.toolset import sandboxing, toolset
-from acp_agent.session.toolset.backends import SessionBackends, _Fallback
+from acp_agent.session.toolset import gate_factory, sandboxing, toolset
+from acp_agent.session.toolset.backends import CleanUps, SessionBackends, _Fallback
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.session.toolset.toolset import SessionTools
@@ -515,3 +516,86 @@ def test_the_editors_terminal_has_what_the_session_gives_its_own(monkeypatch: py
         None,
     )
     assert (settings.timeout, settings.request_timeout, settings.background) == (11, 22, "start")
+
+
+async def test_what_cleans_up_is_waited_for_until_all_of_it_is_over():
+    started, log = list[Any](), list[str]()
+    clean_ups = CleanUps(started.append)
+    may_end = anyio.Event()
+
+    async def clean_up() -> None:
+        await may_end.wait()
+        log.append("cleaned up")
+
+    async def wait() -> None:
+        await clean_ups.over()
+        log.append("over")
+
+    await clean_ups.over()
+    clean_ups.start(clean_up)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(started[0])
+        await anyio.wait_all_tasks_blocked()
+        assert log == []
+        may_end.set()
+    assert log == ["cleaned up", "over"]
+
+
+async def test_a_connection_that_crashes_ends_alone_and_its_tools_are_listed_in_part(monkeypatch: pytest.MonkeyPatch):
+    logged = list[Any]()
+    log = SimpleNamespace(error=lambda *given, **named: logged.append((*given, named)))
+    monkeypatch.setattr(mcp_connections, "_log", log)
+
+    async def run() -> None:
+        raise KeyError("a bug")
+
+    connection: Any = SimpleNamespace(run=run, server=SimpleNamespace(name="theirs"))
+    await mcp_connections._run(connection)
+    assert logged == [("MCP connection crashed", {"exc_info": True, "server": "theirs"})]
+    tools: list[Any] = [
+        SimpleNamespace(definition=SimpleNamespace(name=f"t{number}")) for number in range(mcp_connections._MOST_LISTED)
+    ]
+    named = ", ".join(tool.definition.name for tool in tools)
+    assert (mcp_connections._listed(()), mcp_connections._listed(tools)) == ("", f": {named}")
+    assert mcp_connections._listed([*tools, tools[0]]) == f": {named} and 1 more"
+
+
+async def test_an_audit_that_cannot_be_read_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch):
+    def last_of(file: str, session_id: str, count: int) -> Any:
+        assert (file, session_id, count) == ("audit.jsonl", "s", 3)
+        raise PermissionError(13, "no way")
+
+    monkeypatch.setattr(extension_host, "last_of", last_of)
+    monkeypatch.setattr(extension_host, "audit_file", lambda *_: "audit.jsonl")
+    settings = SimpleNamespace(audit=SimpleNamespace(file=None))
+    session = SimpleNamespace(transcript=SimpleNamespace(record=SimpleNamespace(cwd="/")))
+    host = made(
+        ExtensionHost,
+        _sessions=SimpleNamespace(find=lambda _: session),
+        _configured=lambda _: SimpleNamespace(settings=settings),
+    )
+    with pytest.raises(StoreUnavailable, match="the audit cannot be read: no way"):
+        await host.audit("s", 3)
+
+
+def test_answers_for_a_session_outlast_a_change_of_its_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate_factory, "permission_rules", lambda *_: "rules")
+    monkeypatch.setattr(gate_factory, "reads_everything", lambda _: "everything")
+    monkeypatch.setattr(gate_factory, "permission_gate", lambda *given, **named: (given, named))
+    monkeypatch.setattr(gate_factory, "build_gates", lambda *given, **named: (given, named))
+    state: Any = SimpleNamespace(
+        servers=None,
+        elicitor="elicitor",
+        grants="grants",
+        approver="approver",
+        memory=SimpleNamespace(answers="answers"),
+    )
+    given: Any = ("loaded", "context", state, "tools", "warn")
+    found: Any = gate_factory.session_gates(*given)
+    (_, _, permission, _), more = found
+    assert permission == (
+        ("rules", "context", "grants", "approver", gate_factory.ours),
+        {"all_readable": "everything", "elicitor": "elicitor", "answers": "answers"},
+    )
+    assert more == {"tools": "tools", "state": state, "exists": gate_factory.unknown}
