@@ -128,7 +128,8 @@ class BlocklistPolicy:
             if hazard:
                 return hazard
             # Program texts of another language hold shell texts. Literals inside literals are not followed.
-            for inner in (each for text in shell_texts(code) for each in survey(text).walk()):
+            texts = shell_texts(code, pipes=interpreter.endswith("awk"))
+            for inner in (each for text in texts for each in survey(text).walk()):
                 name = inner.name.casefold()
                 pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
                 if pattern:
@@ -327,10 +328,26 @@ def _folder(command: Command, folder: str) -> str:
     return f"{folder}/{target}" if folder and not target.startswith("-") else ""
 
 
+def _bundled(options: frozenset[str], args: tuple[str, ...]) -> Iterator[str]:
+    """Yield the values of short options that stand behind others in one word: `perl -we CODE`, `python -Ic CODE`."""
+    letters = {option[1] for option in options if len(option) == 2}
+    for index, word in enumerate(args):
+        if word[:1] != "-" or word[:2] == "--" or word[:2] in options:
+            continue
+        at = next((at for at, letter in enumerate(word[:_LONGEST_BUNDLE]) if letter in letters), 0)
+        if at:
+            yield word[at + 1 :] or " ".join(args[index + 1 : index + 2])
+
+
+_LONGEST_BUNDLE = 16
+"""The most characters of a word in which an option with code is looked for."""
+
+
 def _codes(command: Command, interpreter: str) -> list[str]:
     """Return the program texts that a command gives to an interpreter (`python -c`, `awk`)."""
     args = command.argv[1:]
-    codes = option_texts(tables().interpreters[interpreter], args)
+    options = tables().interpreters[interpreter]
+    codes = [*option_texts(options, args), *_bundled(options, args)]
     plain = operands(args)
     if interpreter.endswith("awk"):
         codes += plain[:1]

@@ -147,8 +147,13 @@ _FORKS = lazy_regex(
 _WIPES = lazy_regex(
     r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree|unlink(?:\W{1,3}glob)?)\W{0,4}['\"]([^'\"]*)['\"]"
 )
-_STARTS = lazy_regex(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
-_LITERAL = lazy_regex(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")
+_STARTS = lazy_regex(
+    r"system|popen|exec|spawn|subprocess|shell|\bqx\b|%x|\bopen\b[^\n|]{0,200}\||`|\bpty\b|getline|Runtime|\bsh\b",
+    re.IGNORECASE,
+)
+_LITERAL = lazy_regex(
+    r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|(?:\bq[qwx]?|%[xw])\s?[({\[<|/!]([^)}\]>|/!]*)"
+)
 _COMMA = lazy_regex(r"\s*,\s*")
 
 MAX_LITERALS = 32
@@ -166,9 +171,12 @@ def code_hazard(code: str) -> str:
     return f"rm -rf {root}" if root else ""
 
 
-def shell_texts(code: str) -> list[str]:
-    """Return the string literals of code that starts programs. Lists (`["rm", "-rf", "/"]`) are joined to one text."""
-    if not _STARTS.search(code):
+def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
+    """Return the string literals of code that starts programs. Lists (`["rm", "-rf", "/"]`) are joined to one text.
+
+    pipes   whether `|` starts a program, as in awk
+    """
+    if not (_STARTS.search(code) or (pipes and "|" in code)):
         return []
     texts: list[str] = []
     end = -1

@@ -43,6 +43,13 @@ _DECODERS = {
     "openssl": ("-d", "-base64"),
     "xxd": ("-r", "-p", "-ps"),
     "uudecode": ("",),
+    "zcat": ("",),
+    "gzcat": ("",),
+    "bzcat": ("",),
+    "xzcat": ("",),
+    "zstdcat": ("",),
+    "gzip": ("-d", "-c", "--d"),
+    "gunzip": ("",),
     "rev": ("",),
     "tr": ("",),
 }
@@ -125,9 +132,9 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     if isinstance(parsed, str):
         findings.unread = parsed
         return ()
-    if parsed.root.has_error:
+    walk = Walk(parsed, guesses, lambda inner: findings.parses.parse(inner, SURVEY_BYTES)).tree()
+    if walk.damaged:
         findings.damage = "has a syntax error"
-    walk = Walk(parsed, guesses).tree()
     findings.unread = findings.unread or walk.unread
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards

@@ -8,6 +8,7 @@ leaves is checked as well.
 import re
 import time
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -84,6 +85,163 @@ def _parse(source: bytes, until: float) -> Parsed | str:
 
     root = Parser(_language()).parse(chunk).root_node
     return _LATE if late else Parsed(root, source)
+
+
+class Unseen(NamedTuple):
+    """A substitution that bash runs and that the tree takes for text: its place, its text, whether it has backticks."""
+
+    start: int
+    text: str
+    backtick: bool
+
+
+_EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "readarray", "getopts"))
+"""Programs that bash lets evaluate the index of a variable (`x[$(word)]`) in their arguments."""
+
+_INDEX = re.compile(rb"\w\[[^\]]{0,64}?(?:\$\(|`[^`\]]*`)")
+_PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
+_MARK = re.compile(rb"\\.|`|\$\(\(?", re.DOTALL)
+_IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
+_PARENTHESIS = re.compile(rb"\\.|[()]", re.DOTALL)
+_ESCAPE_IN_BACKTICKS = re.compile(rb"\\([$`\\])")
+
+
+def unseen_substitutions(parsed: Parsed) -> list[Unseen]:
+    """Return the substitutions that have no node, in their order.
+
+    tree-sitter-bash 0.25.1 sees no backticks in here-documents and in `${x:-word}`, and takes quotes for quotes in
+    `"${x:-'$(word)'}"`. Of backticks inside backticks it sees the outer ones. And bash runs what stands in a quoted
+    index (`test -v 'x[$(word)]'`, `y='x[$(word)]'; ((y))`) or prompt (`PS4='$(word)'`).
+    """
+    source = parsed.source
+    if b"`" not in source and b"$(" not in source:
+        return []
+    scan = _Scan(parsed, prompts=_PROMPT.search(source) is not None)
+    todo: list[tuple[Node, _Context]] = [(parsed.root, _Context())]
+    while todo:
+        node, context = todo.pop()
+        inside = scan.enter(node, context)
+        if inside is not None:
+            todo.extend((child, inside) for child in node.children)
+    return sorted([*scan.found, *_marked(source, sorted(scan.literal), scan.seen)])
+
+
+class _Context(NamedTuple):
+    """What holds in a node: whether single quotes quote nothing, and whether bash evaluates quoted text later."""
+
+    unquoted: bool = False
+    evaluated: bool = False
+
+
+@dataclass(slots=True)
+class _Scan:
+    """One pass over a tree.
+
+    prompts   whether a quoted value of a variable may be expanded as a prompt
+    literal   the spans of text that bash does not expand
+    seen      the places where substitutions begin or end that have a node
+    found     the backticks inside backticks
+    """
+
+    parsed: Parsed
+    prompts: bool
+    literal: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    seen: set[int] = field(default_factory=set[int])
+    found: list[Unseen] = field(default_factory=list[Unseen])
+
+    def enter(self, node: Node, context: _Context) -> _Context | None:
+        """Note a node. Return what holds in it; None if its text is literal."""
+        match node.type:
+            case "raw_string" | "ansi_c_string" | "comment":
+                return self._text(node, context)
+            case "heredoc_redirect" if is_literal(self.parsed, node):
+                bodies = (each for each in node.children if each.type == "heredoc_body")
+                self.literal += ((each.start_byte, each.end_byte) for each in bodies)
+            case "string" | "heredoc_body" | "subscript":
+                return context._replace(unquoted=True)
+            case "variable_assignment" | "declaration_command" | "unset_command" | "test_command":
+                return context._replace(evaluated=True)
+            case "do_group":  # of a loop over an expression
+                return context._replace(unquoted=False)
+            case "command":
+                return _Context(evaluated=any(self.parsed.text(each) in _EVALUATORS for each in node.children[:8]))
+            case "arithmetic_expansion" | "compound_statement" | "c_style_for_statement" if _is_arithmetic(node):
+                self.seen.add(node.start_byte)
+                return context._replace(unquoted=True)
+            case "command_substitution":
+                return self._substitution(node)
+            case _:
+                pass
+        return context
+
+    def _text(self, node: Node, context: _Context) -> _Context | None:
+        """Note quoted text, unless bash expands it all the same."""
+        if node.type != "comment":
+            if context.unquoted:
+                return context
+            if context.evaluated and (
+                self.prompts or _INDEX.search(self.parsed.source, node.start_byte, node.end_byte)
+            ):
+                return None
+        self.literal.append((node.start_byte, node.end_byte))
+        return None
+
+    def _substitution(self, node: Node) -> _Context:
+        start, source = node.start_byte, self.parsed.source
+        self.seen |= {start, node.end_byte - 1}
+        text = source[start + 1 : node.end_byte - 1]
+        if source[start : start + 1] == b"`" and b"\\`" in text:
+            self.found.append(_unseen(start, text, backtick=True))
+        return _Context()
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Return whether a node is an expression, in which bash ignores quotes, and not a group of commands."""
+    return node.type == "arithmetic_expansion" or any(each.type == "((" for each in node.children[:2])
+
+
+def is_literal(parsed: Parsed, redirect: Node) -> bool:
+    """Return whether a here-document has a quoted delimiter, so that bash replaces nothing in it."""
+    start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
+    return start is not None and not set("'\"\\").isdisjoint(parsed.text(start))
+
+
+def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> Iterator[Unseen]:
+    """Yield the substitutions that begin outside literal text and not where a node begins or ends."""
+    at, spans = 0, iter((*literal, (len(source), len(source))))
+    start, end = next(spans)
+    while match := _MARK.search(source, at):
+        while end <= match.start() < len(source) and end < len(source):
+            start, end = next(spans)
+        if start <= match.start() < end:
+            at = end
+            continue
+        at = match.end()
+        if match.start() in seen or match[0][:1] == b"\\" or match[0] == b"$((":
+            continue
+        if match[0] == b"`":
+            inner = _IN_BACKTICKS.match(source, at)
+            close = inner.end() if inner is not None else at
+        else:
+            close = _closing(source, at)
+        yield _unseen(match.start(), source[at:close], backtick=match[0] == b"`")
+        at = close + 1
+
+
+def _closing(source: bytes, at: int) -> int:
+    """Return the place of the parenthesis that closes one, whatever is quoted; the end of the text if none does."""
+    depth = 1
+    for match in _PARENTHESIS.finditer(source, at):
+        depth += {b"(": 1, b")": -1}.get(match[0], 0)
+        if not depth:
+            return match.start()
+    return len(source)
+
+
+def _unseen(start: int, text: bytes, *, backtick: bool) -> Unseen:
+    return Unseen(
+        start, (_ESCAPE_IN_BACKTICKS.sub(rb"\1", text) if backtick else text).decode(errors="replace"), backtick
+    )
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003]")

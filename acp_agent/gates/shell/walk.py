@@ -1,19 +1,22 @@
 """Walk a tree and collect every simple command in source order, with its context and the values of its variables."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import MAX_TREE_DEPTH, Command, Construct, Redirection
+from acp_agent.gates.shell.command import MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
-from acp_agent.gates.shell.syntax import Parsed
+from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, variants
 
+_ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 _GLOB = frozenset("*?[")
 _PRINTERS = frozenset(("echo", "printf", "print"))
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
 _DECLARERS = frozenset(("declare", "typeset", "local"))
+_COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 
 MAX_FED_TEXT = 16 * 1024
@@ -120,10 +123,7 @@ class Guesses:
         """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
         if name == "printf" and (variable := _printed_into(args)):
             words = args[2:] if args[0] == "-v" else args[1:]
-            filled = words[0] if words else ""
-            for word in words[1:]:
-                filled = filled.replace("%s", word, 1)
-            self.learn(variable, [ansi_c(filled) if "\\" in filled else filled, "".join(words[1:]), *words])
+            self.learn(variable, [_filled(words), "".join(words[1:]), *words])
         elif name in _READERS_OF_INPUT:
             text = stdin or self.fed
             words = dict.fromkeys(value[:MAX_VALUE] for value in (text.strip(), *text.split()))
@@ -145,7 +145,7 @@ class Guesses:
         if name in _PRINTERS:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self.feed(ansi_c(text) if "\\" in text else text)
-            self.feed("\n".join(argv[2:]) if name == "printf" else "")
+            self.feed("\n".join((*argv[2:], _filled(argv[1:]))) if name == "printf" and argv[2:] else "")
         self._set_variables(name, argv[1:], candidate.stdin)
         if name == "set":
             self.give(_set(argv[1:]))
@@ -153,11 +153,21 @@ class Guesses:
             self.shift()
         if name == "unset":
             self.unset(*argv[1:])
+        if name in _COPIERS and len(argv) > 2 and (copied := self.files.get(argv[-2].removeprefix("./"))):
+            self.files[argv[-1].removeprefix("./")] = copied
         written = candidate.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
         if written:
             targets = [each.target for each in candidate.redirections if each.writes]
             targets += [word for word in argv[1:] if name == "tee"]
             self.files.update(dict.fromkeys((target.removeprefix("./") for target in targets), written))
+
+
+def _filled(words: tuple[str, ...]) -> str:
+    """Return what printf prints for a format and its words, if each is filled in by `%s`."""
+    filled = words[0] if words else ""
+    for word in words[1:]:
+        filled = filled.replace("%s", word, 1)
+    return ansi_c(filled) if "\\" in filled else filled
 
 
 def _printed_into(args: tuple[str, ...]) -> str:
@@ -202,6 +212,15 @@ def _set(args: tuple[str, ...]) -> tuple[str, ...]:
     return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
 
 
+def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the values of variables with blanks where a changed IFS splits them; nothing if it was not changed."""
+    marks = "".join(known.get("IFS", ())).replace(" ", "")
+    if not marks:
+        return {}
+    blanks = dict.fromkeys(map(ord, marks), " ")
+    return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
+
+
 def commands(
     candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
 ) -> tuple[Command, ...]:
@@ -210,6 +229,7 @@ def commands(
     finish   adds the commands that a command starts
     """
     found: list[Command] = []
+    fields = _split(guesses.known)
     for candidate in candidates:
         if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
             break
@@ -219,6 +239,8 @@ def commands(
             if any(piece.changed for word in candidate.words for piece in word):
                 unknown = [[_unknown(piece) for piece in word] for word in candidate.words]
                 forms += variants(unknown, guesses.known) + variants(_emptied(unknown, guesses.known), guesses.known)
+        if fields and any(piece.variable for word in candidate.words for piece in word):
+            forms += variants(candidate.words, fields)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
         quoted = {
             "".join(piece.text for piece in word)
@@ -256,14 +278,23 @@ MAX_COMMANDS = 1000
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a tree. `tree()` fills in the fields. `unread` says why the walk is incomplete, if it is."""
+    """One walk over a tree. `tree()` fills in the fields.
+
+    parse     parses substitutions that the tree does not have; without it they are left out
+    unread    why the walk is incomplete, if it is
+    damaged   whether the tree, or that of such a substitution, has an error
+    """
 
     parsed: Parsed
     guesses: Guesses
+    parse: Callable[[str], Parsed | str] | None = None
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
     unread: str = ""
+    damaged: bool = False
+    _unseen: list[Unseen] = field(default_factory=list[Unseen])
+    _texts: int = 0
     _operator: str = ""
     _left: bool = False
     _scopes: tuple[str, ...] = ()
@@ -271,8 +302,35 @@ class Walk:
 
     def tree(self) -> "Walk":
         """Walk the whole tree."""
+        self.damaged = self.parsed.root.has_error
+        self._unseen = self._find_unseen()
         self._visit(self.parsed.root, 0)
+        self._visit_unseen(len(self.parsed.source))
         return self
+
+    def _find_unseen(self) -> list[Unseen]:
+        """Return the substitutions without a node, last first. A damaged text is read in another way."""
+        known = self.parse is None or self.parsed.root.has_error
+        return [] if known else unseen_substitutions(self.parsed)[::-1]
+
+    def _visit_unseen(self, end: int) -> None:
+        """Visit the commands of the substitutions in front of a place that the tree does not have."""
+        while self.parse is not None and self._unseen and self._unseen[-1].start < end:
+            unseen = self._unseen.pop()
+            self.constructs.add(Construct.BACKTICK if unseen.backtick else Construct.COMMAND_SUBSTITUTION)
+            parsed = self.parse(unseen.text) if self._texts < MAX_DEPTH else TOO_DEEP
+            if isinstance(parsed, str):
+                self.unread = parsed
+                return
+            self.damaged = self.damaged or parsed.root.has_error
+            outer, fed = (self.parsed, self._unseen, self._operator), self.guesses.fed
+            self.parsed, self._operator, self._texts = parsed, "", self._texts + 1
+            self._unseen = self._find_unseen()
+            self._scoped("(", parsed.root, 0)
+            self._visit_unseen(len(parsed.source))
+            self.parsed, self._unseen, self._operator = outer
+            self._texts -= 1
+            self.guesses.forget_fed_after(fed)
 
     def _visit(self, node: Node, depth: int) -> None:
         if depth > MAX_TREE_DEPTH:
@@ -283,8 +341,10 @@ class Walk:
             return
         match node.type:
             case "command" | "declaration_command" | "unset_command" | "variable_assignment" | "variable_assignments":
+                self._visit_unseen(node.end_byte)
                 self._command(node, depth)
             case "redirected_statement":
+                self._visit_unseen(node.end_byte)
                 self._redirected(node, depth)
             case "command_substitution" | "process_substitution":
                 self._substitution(node, depth)
@@ -350,6 +410,8 @@ class Walk:
                     candidate.words.append([Piece(self._assign(node), quoted=True)])
                 else:
                     candidate.assignments.append(self._assign(node))
+            case "number" if self.parsed.source[node.end_byte : node.end_byte + 2] == b"<<":
+                pass  # a descriptor: `0<<< text`
             case "command_name":
                 candidate.words.append(pieces(self.parsed, node))
             case "file_redirect" | "herestring_redirect" | "heredoc_redirect":
@@ -435,7 +497,10 @@ class Walk:
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
-            candidate.feed(self.parsed.text(body))
+            # The parser takes lines for words if the first one begins with a backslash.
+            lines = self.parsed.source[node.start_byte : body.start_byte].partition(b"\n")[2]
+            text = self.parsed.text(body) or lines.decode(errors="replace")
+            candidate.feed(text if is_literal(self.parsed, node) else _ESCAPED.sub(r"\1", text))
             self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:
@@ -446,6 +511,7 @@ class Walk:
                     continue
                 case kind if kind in _WORDS:
                     candidate.words.append(pieces(self.parsed, child))
+                    self._inside(child, depth + 1)
                 case _:
                     self._emitted(candidate)
                     self._visit(child, depth + 1)

@@ -213,7 +213,7 @@ def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
 _CONTINUATION = lazy_regex(r"\\\r?\n")
-_NEEDLESS = lazy_regex(r"\\([A-Za-z0-9_./-])")
+_NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
 _SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
 _CONSTRUCT = lazy_regex(r"\$\((?!\()|`|[<>]\(|<<<")
 _SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")

@@ -12,7 +12,23 @@ from acp_agent.gates.shell.options import Wrapper, option_texts, parameters, pee
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
-_STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_STDIN_FILE = re.compile(r"-|/dev/stdin|(?:/dev|/proc/(?:self|\$\$|\d+))/fd/\d+")
+_OWN_PROGRAM = re.compile(r"\$0|\$\{0\}|/proc/(?:self|\$\$|\d+)/exe")  # the shell that runs the text
+_ENV_BLANK = re.compile(r"\\[_tnrfv]")  # in `env -S`
+_CALLBACKS = frozenset(("mapfile", "readarray", "complete", "compgen", "bind"))
+_ESCAPERS = frozenset(
+    (
+        "ed", "ex", "vi", "vim", "nvim", "view", "less", "more", "dc", "ftp", "sftp", "gdb", "lldb", "psql", "mysql",
+        "sqlite3",
+    )
+)  # fmt: skip
+_ESCAPED = re.compile(
+    r"^[^\S\n]*[+:]*(?:sil(?:ent)?!?\s+)?(?:\\?!|(?:\.sh|\.shell|\.system|system|shell)\s)[^\S\n]*([^\n]+)",
+    re.MULTILINE,
+)  # the command in a line of such a program
+_RECIPE = re.compile(r"^(?:\t[\t @+-]*|[^\t#\n][^;\n]*;)([^\n]+)", re.MULTILINE)
+_SCHEDULED = re.compile(r"^[^\S\n]*(?:@\w+|(?:\S+[^\S\n]+){4}\S+)[^\S\n]+([^\n]+)", re.MULTILINE)
+_STARTING = frozenset(("if", "then", "else", "elif", "while", "until", "do", "{", "!", "coproc"))
 
 _COMMAND_VARIABLES = frozenset(
     (
@@ -64,6 +80,10 @@ class Expander:
     def expand(self, command: Command, depth: int = 0) -> Command:
         """Return the command with everything that it starts. A function of the same name may run as well."""
         expanded = self._program(command, depth)
+        if self.guess and command.assignments:  # a shell runs the file that `BASH_ENV` names
+            files = (word.partition("=") for word in command.assignments)
+            written = [self._written(value) for name, _, value in files if name in ("BASH_ENV", "ENV")]
+            expanded = self._texts(expanded, written) if any(written) else expanded
         if self.guess and expanded.argv:  # variables may name a command: `GIT_EXTERNAL_DIFF='…' git diff`
             words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments
             pairs = (word.partition("=") for word in words)
@@ -77,6 +97,8 @@ class Expander:
         name, args = command.name, command.argv[1:]
         if not name:
             return command
+        if self.guess and (texts := _own_texts(command)):
+            command = self._texts(command, texts)
         if depth >= MAX_WRAPPERS:
             return replace(command, unclear="has too many wrappers inside one another")
         written = self._written(command.argv[0])
@@ -90,8 +112,10 @@ class Expander:
             return replace(command, unclear=f"{name}: it is unclear where its command begins", runs=runs)
         if wrapper is not None:
             return self._peel(command, wrapper, skip, depth)
-        if name in tables().shells:
+        if name in tables().shells or (self.guess and _OWN_PROGRAM.fullmatch(command.argv[0])):
             return self._shell(command)
+        if self.guess and name in _STARTING and args:  # the parser takes a reserved word for a program
+            return replace(command, runs=(self.expand(Command(args, patterns=command.patterns), depth + 1),))
         return self._other(command, depth)
 
     def _peel(self, command: Command, wrapper: Wrapper, skip: int, depth: int) -> Command:
@@ -107,7 +131,8 @@ class Expander:
         )
         texts = list(peeled.texts[:1])
         if texts and command.name == "env":  # `env -S 'a b' c` runs `env a b c`
-            texts = [" ".join(("env", *peeled.texts, *peeled.argv))]
+            split = (_ENV_BLANK.sub(" ", text).partition("\\c")[0] for text in peeled.texts)
+            texts = [" ".join(("env", *split, *peeled.argv))]
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
         if texts:
@@ -115,6 +140,8 @@ class Expander:
             return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
         if not peeled.argv:
             return command
+        if self.guess and command.name == "coproc" and peeled.argv[1:2] and peeled.argv[1] in _STARTING:
+            peeled = peeled._replace(argv=peeled.argv[1:])  # `coproc NAME { …; }`
         before = command.argv[: len(command.argv) - len(peeled.argv) + 1]
         if not self.guess and not command.patterns.isdisjoint(before):
             return replace(command, unclear=f"{command.name}: what it starts is named by a pattern")
@@ -132,7 +159,9 @@ class Expander:
 
     def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
-        return tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
+        found = tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
+        lines = self._texts(Command(()), [word for word in command.argv[1:] if " " in word][:MAX_FED])
+        return (*found, *lines.runs)
 
     def _shell(self, command: Command) -> Command:
         if not self.guess and not command.patterns.isdisjoint(command.argv):
@@ -148,9 +177,10 @@ class Expander:
                 return replace(command, unclear=f"{command.name} has a syntax of its own")
             return command
         script = call.operands[0] if call.operands and not call.stdin else "-"
-        if script in _STDIN_FILES:
-            if self.guess and command.stdin:
-                return self._texts(command, [command.stdin])
+        if _STDIN_FILE.fullmatch(script):
+            files = [self._written(each.target) for each in command.redirections if each.operator == "<"]
+            if self.guess and (command.stdin or any(files)):
+                return self._texts(command, [command.stdin, *files])
             return replace(command, unclear=f"{command.name} runs its input")
         written = self._written(script)
         return self._texts(command, [written]) if written else command
@@ -172,16 +202,16 @@ class Expander:
                 return self._texts(command, _builtin_texts(name, args))
             case "source" | ".":
                 written = self._written(args[0]) if args else ""
-                stdin = command.stdin if self.guess and args and args[0] in _STDIN_FILES else ""
+                stdin = command.stdin if self.guess and args and _STDIN_FILE.fullmatch(args[0]) else ""
                 return self._texts(command, [text for text in (written, stdin) if text])
             case "sed" | "gsed" if self.guess:
                 scripts = [word for word in args if "e" in word]
                 found = [match[1] for word in scripts for match in _SED_COMMAND.finditer(word)]
                 found += [match[2] for word in scripts for match in _SED_REPLACED.finditer(word)]
                 return self._texts(command, found[:MAX_FED])
-            case "git" if self.guess and (started := _git_runs(args)):
-                command = self._texts(command, [" ".join(started)])
-                return self._texts(command, option_texts(texts[name], args))
+            case "git" if self.guess:
+                aliases = [word[1:] for word in args if word.startswith("!")] if "config" in args else []
+                return self._texts(command, [" ".join(_git_runs(args)), *aliases, *option_texts(texts[name], args)])
             case "at" | "batch" if self.guess and command.stdin:
                 return self._texts(command, [command.stdin])
             case _ if name in texts:
@@ -201,6 +231,25 @@ class Expander:
             runs=(*command.runs, *(inner for each in read for inner in each.commands)),
             unclear=next((each.unclear for each in read if each.unclear), command.unclear),
         )
+
+
+def _own_texts(command: Command) -> list[str]:
+    """Return the command lines in the input and the arguments of a program with a language of its own."""
+    name, args, stdin = command.name, command.argv[1:], command.stdin
+    if name in _CALLBACKS:  # `mapfile -C CODE`, `bind -x '"key": CODE'`
+        keys = (text.partition(":")[2] for text in option_texts(frozenset(("-x",)), args))
+        return [*keys, *option_texts(frozenset(("-C",)), args)]
+    if name in _ESCAPERS:
+        return _matches(_ESCAPED, (*args, stdin))
+    if name in ("make", "gmake"):
+        values = [word.partition("=")[2] for word in args if " " in word and "=" in word and word[0] != "-"]
+        return [*values, *_matches(_RECIPE, (stdin,))][:MAX_FED]
+    return _matches(_SCHEDULED, (stdin,)) if name == "crontab" else []
+
+
+def _matches(pattern: re.Pattern[str], texts: tuple[str, ...]) -> list[str]:
+    """Return what the group of a pattern matches in texts, at most MAX_FED times."""
+    return [match[1] for text in texts for match in pattern.finditer(text)][:MAX_FED]
 
 
 def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:

@@ -29,6 +29,20 @@ def names(text: str) -> set[str]:
         "cat <(evil)",
         "cat <<E\n$(evil)\nE",
         "cat <<< $(evil)",
+        "cat <<E\n`evil`\nE",
+        "cat <<-E\n\t`evil`\n\tE",
+        "cat <<E\n\\\\`evil`\nE",
+        "cat <<E $(evil)\nx\nE",
+        "cat <<E\n`echo a\nevil`\nE",
+        'echo "${x:-`evil`}"',
+        "echo ${x/a/`evil`}",
+        "echo ${x%%$(evil)}",
+        "echo \"${x:-'$(evil)'}\"",
+        "echo `echo \\`evil\\``",
+        "echo ${x:-`echo \\`evil\\``}",
+        "echo $(echo ${x:-`evil`})",
+        "case ${x:-`evil`} in a) ;; esac",
+        "bash <<E\n\\ls\nevil\nE",
         "bash <<E\nevil\nE",
         "cat <<E | bash\nevil\nE",
         "bash <<< evil",
@@ -288,3 +302,35 @@ def test_each_command_has_the_input_that_its_line_gives_it():
         ("echo ls <<E | sh\nx\nE", ["x\n", "\nls\n\nx\n\nls\n\nls\n\nls\n"]),
     ):
         assert [command.stdin for command in survey(text).commands] == inputs, text
+
+
+@each_row(
+    "text",
+    [
+        "cat <<'E'\n`evil` $(evil)\nE",
+        "cat <<\\E\n`evil`\nE",
+        "cat <<E\na \\`evil\\` \\$(evil)\nE",
+        "echo '`evil` $(evil)'",
+        "echo \\`evil\\`",
+        'echo "\\`evil\\` \\$(evil)"',
+        "echo ${x:-'`evil`'}",
+        "ls # `evil` $(evil)",
+        "x='`evil` $(evil)'",
+        "echo 'x[$(evil)]'",
+        "for ((i=0;i<3;i++)); do echo '`evil`'; x='`evil`'; done",
+        "x=$(sed 's/a[^`]*`b`//' y)",
+    ],
+)
+def test_what_bash_does_not_run_is_no_substitution(text: str):
+    found = survey(text)
+    assert Construct.BACKTICK not in found.constructs
+    assert "evil" not in names(text)
+
+
+def test_a_substitution_that_the_parser_takes_for_text_is_in_its_place():
+    found = survey("cd a; cat <<E > x && cd b\n`cat y`\nE")
+    assert [each.argv for each in found.commands] == [("cd", "a"), ("cat", "y"), ("cat",), ("cd", "b")]
+    assert found.constructs == {Construct.BACKTICK}
+    assert found.commands[1].scopes
+    assert not found.commands[2].scopes
+    assert [each.target for each in found.commands[2].redirections] == ["x"]
