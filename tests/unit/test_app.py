@@ -65,7 +65,7 @@ async def test_the_keys_of_a_login_are_forgotten_with_and_without_the_services(m
 
 async def test_texts_are_redacted_as_soon_as_there_is_a_redactor():
     assert made(_process=None)._redact("a key") == "a key"
-    assert made(_process=SimpleNamespace(redact=str.upper))._redact("a key") == "A KEY"
+    assert made(_process=SimpleNamespace(redactor=str.upper))._redact("a key") == "A KEY"
 
 
 async def test_every_session_hears_of_new_models_and_of_problems():
