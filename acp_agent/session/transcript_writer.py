@@ -175,8 +175,9 @@ class TranscriptWriter:
     async def _collect(self, event: TranscriptEvent) -> None:
         """Collect the pieces of a message, and redact the whole message when another event follows."""
         if not isinstance(event, TextDelta | ThoughtDelta):
-            await self._redact_messages()
-            self._messages.clear()
+            if self._messages:
+                await self._redact_messages()
+                self._messages.clear()
             return
         name = type(event), event.message_id
         if name != self._telling:

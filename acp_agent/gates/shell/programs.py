@@ -183,7 +183,8 @@ def doubts(command: Command) -> Iterator[Doubt]:
     known, grammar = _known(name) or _UNLISTED, grammar_of(command.tool)
     if known.asks:
         yield Doubt(f"{name} can do more than its arguments show")
-    if _lacks_script(name, args, grammar):
+    interpreter = tables().interpreter(name)
+    if interpreter and _lacks_script(interpreter, args, grammar):
         yield Doubt(f"{name} runs its input, which no file shows", "-")
     if grammar is None:
         yield from _inline_code(name, args)
@@ -439,10 +440,9 @@ def _inline_code(name: str, args: Sequence[str]) -> Iterator[Doubt]:
             yield Doubt(f"{name} {word[:80]} runs or changes what no file shows", word.partition("=")[0])
 
 
-def _lacks_script(name: str, args: tuple[str, ...], grammar: Grammar | None) -> bool:
+def _lacks_script(interpreter: str, args: tuple[str, ...], grammar: Grammar | None) -> bool:
     """Return whether an interpreter is given no script, or its input as one, so that it runs what it reads."""
-    interpreter = tables().interpreter(name)
-    due = _DUE.get(interpreter, 1) if interpreter else 0
+    due = _DUE.get(interpreter, 1)
     if not due or (len(args) == 1 and (args[0] in _TELLS or (args[0] == "-v" and interpreter not in _VERBOSE))):
         return False
     if grammar is None:

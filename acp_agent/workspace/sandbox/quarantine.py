@@ -41,8 +41,8 @@ class Quarantine:
         self._protects = protects
         self._hooks: tuple[str, ...] = ()
         found = [*self._found()]
-        self._hooks = tuple(path for path in dict.fromkeys(hook_folders(found)) if self._is_inside(path))
-        self.before = frozenset((*found, *self._hooks_made()))
+        self._hooks = tuple(filter(self._is_inside, dict.fromkeys(hook_folders(found))))
+        self.before = frozenset((*found, *self._hooks_made()) if self._hooks else found)
 
     def look(self) -> str:
         """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
@@ -63,7 +63,8 @@ class Quarantine:
         )
 
     def _found(self) -> Iterator[str]:
-        yield from self._hooks_made()
+        if self._hooks:
+            yield from self._hooks_made()
         for git in self._linked:
             yield from _single(obeyed_by_git(git))
         for folder in self._folders:
