@@ -20,7 +20,6 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from operator import attrgetter
 from typing import ClassVar, NamedTuple, assert_never
 
 import anyio
@@ -592,7 +591,7 @@ class PermissionGate(Gate):
         at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
         if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)
-        if self._options.auto_approve is not AutoApprove.FULL_AUTO or any(map(attrgetter("firm"), facts.asks)):
+        if self._options.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
             return None
         return Approved(ApprovedBy.AUTO)
 
