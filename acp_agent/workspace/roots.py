@@ -203,7 +203,7 @@ class FileOpener:
     """Opens many regular files below a root for reading, folder by folder, at less cost than `Root.open_regular`.
 
     It holds the folder of the last file. That folder was below the root, without a link on the way, when its first
-    file was opened: whoever moves it away meanwhile moves the files that were there. Use it for moments only.
+    file was opened. If it is moved away after that, files in it are still opened. So an opener is for one moment only.
     """
 
     def __init__(self, root: Root) -> None:

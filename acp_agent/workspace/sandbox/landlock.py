@@ -123,8 +123,8 @@ def landlock_limits(abi: int) -> tuple[str, ...]:
 def close_nameless_sockets() -> None:
     """Close the local sockets without a path that others made to this thread and to all that it starts from now on.
 
-    An X11 server has one, and whoever reaches it can type into any window. It does nothing before Linux 6.12. Raises
-    OSError.
+    An X11 server listens on one, and a program that connects can type into any window. Before Linux 6.12 the kernel
+    cannot close them, and this function does nothing. Raises OSError.
     """
     if landlock_abi() < SCOPE_ABI:
         return

@@ -235,15 +235,15 @@ def test_the_words_build_each_wall_in_order(tmp_path: Path, monkeypatch: pytest.
 def test_each_mount_that_must_be_there_is_looked_for_by_its_place_and_root(tmp_path: Path):
     (tmp_path / "there").touch()
     there, gone = str(tmp_path / "there"), str(tmp_path / "gone")
-    table = {"/": _Mount("/root", "ext4"), "/data": _Mount("/", "nfs4"), "/a b": _Mount("/", "ext4")}
+    table = {"/": _Mount("/disk", "ext4"), "/data": _Mount("/", "nfs4"), "/a b": _Mount("/", "ext4")}
     for how, listed in (
         (("--tmpfs",), "/ /place"),
-        (("--bind", "/a/b"), "/root/a/b /place"),
-        (("--bind", gone), f"/root{gone} /place"),
-        (("--ro-bind-try", there), f"/root{there} /place"),
+        (("--bind", "/a/b"), "/disk/a/b /place"),
+        (("--bind", gone), f"/disk{gone} /place"),
+        (("--ro-bind-try", there), f"/disk{there} /place"),
         (("--ro-bind-try", gone), ""),
         (("--bind", "/data/x"), "/ /place"),
-        (("--bind", "/a b/c"), "/root/a\\040b/c /place"),
+        (("--bind", "/a b/c"), "/disk/a\\040b/c /place"),
     ):
         assert _place("/place", how, table) == listed, how
 
