@@ -210,7 +210,8 @@ def _busy(count: int) -> Iterator[Sample]:
     """Turns of many sessions at once, each with one call of a slow model: the part of the time that the model takes.
 
     Were all parallel, the model would take all of it. In both rows the sessions begin at the same moment and first wait
-    for the processor; among the twice as many turns of the second row, that weighs half. The third row is what each
+    for the processor; among the twice as many turns of the second row, that weighs half. The parallel efficiency is the
+    time that one session takes alone for as many turns, as a part of the time that all take. The last row is what each
     turn takes of the processor.
     """
     with serving("none", []) as model, _agent(model, count) as agent:
@@ -218,12 +219,14 @@ def _busy(count: int) -> Iterator[Sample]:
         sessions = [_prompted(agent)[0] for _ in range(count)]
         agent.settle()
         model.latency = _LATENCY
+        alone = _turns_at_once(agent, sessions[:1], _BUSY_TURNS[0]) / _BUSY_TURNS[0]
         cpu = agent.cpu()
-        shares = [100 * _LATENCY * turns / _turns_at_once(agent, sessions, turns) for turns in _BUSY_TURNS]
+        spent = [_turns_at_once(agent, sessions, turns) for turns in _BUSY_TURNS]
         used = agent.cpu() - cpu
-    name = f"{count} busy sessions, {_LATENCY * 1000:.0f} ms model: of perfect"
-    for turns, share in zip(_BUSY_TURNS, shares, strict=True):
-        yield f"{name}, {turns} turns", "%", None, [share], []
+    name = f"{count} busy sessions, {_LATENCY * 1000:.0f} ms model"
+    for turns, seconds in zip(_BUSY_TURNS, spent, strict=True):
+        yield f"{name}: the model's part, {turns} turns", "%", None, [100 * _LATENCY * turns / seconds], []
+        yield f"  parallel efficiency, {turns} turns", "%", None, [100 * alone * turns / seconds], []
     yield "  processor time of a turn", "ms", None, [used * 1000 / (count * sum(_BUSY_TURNS))], []
 
 
