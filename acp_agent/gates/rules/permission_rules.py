@@ -2,11 +2,11 @@
 
 `*` matches any text without a newline, `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set. A backslash takes
 the next character as it is. For a rule that denies or asks, a newline counts as a blank, so that it hides nothing. In
-command patterns a `*` at the end respects words: `git *` matches `git` and `git status`, and `git status*` matches
-`git status -s` but not `git statusx`.
+command patterns that allow, a `*` at the end respects words: `git status*` matches `git status -s` but not
+`git statusx`, and `git *` also matches `git` alone.
 
-Case does not count for a rule that denies or asks. For a rule that allows, the case of paths and of options counts, so
-that `git branch -d *` does not allow `-D`.
+Case does not count for a rule that denies or asks. For a rule that allows, case counts in the paths, URLs and arguments
+of tools. In commands it counts only in options, so that `git branch -d *` does not allow `-D`.
 
 A rule that denies or asks finds its options anywhere in a command, bundled, apart or abbreviated: `rm -rf *` matches
 `rm x -fr` and `rm -r -f x`. A rule that allows matches its words only in their order.
@@ -154,8 +154,8 @@ def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "")
 
     server   the MCP server of the tool; empty for built-in ones
 
-    In a tool's name the server's part has no `_`, so the rules for one server fit no other. If the server's own name
-    has a `_`, users may write `mcp_MY_SERVER_*`. Rules with that spelling count if they deny or ask.
+    In a tool's name the server's part has no `_`, so the rules for one server fit no other. For a server whose own name
+    has a `_`, rules for `mcp_MY_SERVER_*` count too, but only those that deny or ask.
 
     Several lists have no order among each other. Their rules that deny come first, then those that ask, so that another
     list never loosens anything.
@@ -274,7 +274,7 @@ class Judgement(NamedTuple):
 class _Verdict(NamedTuple):
     """The outcome for one command.
 
-    neutral   whether the command needs no approval and gives none to the others of the line
+    neutral   whether the command needs no approval. The other commands of the line are judged as if it were not there
     reads     whether it may run because it only reads
     """
 

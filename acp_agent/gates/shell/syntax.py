@@ -96,7 +96,7 @@ class Unseen(NamedTuple):
 
 
 _EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "readarray", "getopts"))
-"""Programs that bash lets evaluate the index of a variable (`x[$(word)]`) in their arguments."""
+"""Commands of bash that evaluate the index of a variable in their arguments, as in `test -v x[$(word)]`."""
 
 _INDEX = re.compile(rb"\w\[[^\]]{0,64}?(?:\$\(|`[^`\]]*`)")
 _PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
@@ -109,9 +109,10 @@ _ESCAPE_IN_BACKTICKS = re.compile(rb"\\([$`\\])")
 def unseen_substitutions(parsed: Parsed) -> list[Unseen]:
     """Return the substitutions that have no node, in their order.
 
-    tree-sitter-bash 0.25.1 sees no backticks in here-documents and in `${x:-word}`, and takes quotes for quotes in
-    `"${x:-'$(word)'}"`. Of backticks inside backticks it sees the outer ones. And bash runs what stands in a quoted
-    index (`test -v 'x[$(word)]'`, `y='x[$(word)]'; ((y))`) or prompt (`PS4='$(word)'`).
+    tree-sitter-bash 0.25.1 sees no backticks in here-documents and in `${x:-word}`. It takes the word in
+    `"${x:-'$(word)'}"` for quoted text, but bash runs it. Of backticks inside backticks it sees the outer ones. Bash
+    also runs what stands in a quoted index (`test -v 'x[$(word)]'`, `y='x[$(word)]'; ((y))`) or in a prompt
+    (`PS4='$(word)'`).
     """
     source = parsed.source
     if b"`" not in source and b"$(" not in source:
@@ -139,7 +140,7 @@ class _Scan:
 
     prompts   whether a quoted value of a variable may be expanded as a prompt
     literal   the spans of text that bash does not expand
-    seen      the places where substitutions begin or end that have a node
+    seen      the places where a substitution that has a node begins or ends
     found     the backticks inside backticks
     """
 
@@ -150,7 +151,7 @@ class _Scan:
     found: list[Unseen] = field(default_factory=list[Unseen])
 
     def enter(self, node: Node, context: _Context) -> _Context | None:
-        """Note a node. Return what holds in it; None if its text is literal."""
+        """Note a node. Return what holds in it; None if its text needs no further look."""
         match node.type:
             case "raw_string" | "ansi_c_string" | "comment":
                 return self._text(node, context)
@@ -229,7 +230,10 @@ def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> It
 
 
 def _closing(source: bytes, at: int) -> int:
-    """Return the place of the parenthesis that closes one, whatever is quoted; the end of the text if none does."""
+    """Return the place of the closing parenthesis, or the end of the text. Quotes are ignored.
+
+    at   the place behind the opening parenthesis
+    """
     depth = 1
     for match in _PARENTHESIS.finditer(source, at):
         depth += {b"(": 1, b")": -1}.get(match[0], 0)

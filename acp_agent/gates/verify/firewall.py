@@ -182,7 +182,7 @@ def _parts(word: str) -> tuple[str, ...]:
 def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
     """Return the verdict on a secret.
 
-    is_named   whether the path itself has the name of a secret, so that a rule for exactly this path allows it
+    is_named   whether the path itself has the name of a secret. A rule for exactly this path may then allow it
     """
     match level:
         case Secrecy.OPEN:

@@ -21,7 +21,7 @@ from acp_agent.workspace.sandbox.git_folders import (
 
 _DEEPEST = 3  # folders below a root in which protected and unreadable files are looked for
 _MOST_ENTRIES = 1_000
-_MOST_DOTTED = 20_000  # the most entries of the root, and of names with a leading dot and what is below them
+_MOST_DOTTED = 20_000  # the most entries that are in the root, have a leading dot, or are below such an entry
 _UNSEARCHED = frozenset(("node_modules", ".venv", "venv", "target", "dist", "build", "__pycache__", ".tox", ".nox"))
 _LOGINS = """
 .ssh .gnupg .aws .azure .kube .docker .config/gh .config/gcloud .npmrc .netrc .pypirc .pgpass .my.cnf
@@ -91,7 +91,7 @@ class Walls:
     readable   folders and files that may be read; of all others nothing is there
     pinned     folders that keep their place, because something frozen or hidden lies in them
     frozen     files and folders in writable ones that stay as they are
-    hidden     files and folders below the others whose content is not there
+    hidden     files and folders that seem to be empty, although they lie in readable or writable ones
     home       the user's home. In the sandbox an empty private folder takes its place
     network    which hosts can be reached
     proxied    whether some hosts more can be reached through a proxy
@@ -115,9 +115,10 @@ class Walls:
         return all(map(os.path.exists, kept)) and [*map(os.path.realpath, walls)] == walls
 
     def for_reading(self) -> "Walls":
-        """Return the same walls with nothing that may be changed but /tmp and the private home, and without a proxy.
+        """Return the same walls for a command that only reads: it may change nothing but /tmp and the private home.
 
-        A command that only reads runs unasked. Another program that has its name must not send what it reads.
+        Such a command runs unasked, even if another program has its name. So it does not reach the hosts behind a
+        proxy: where there is one, it has no network.
         """
         network = NetworkReach.NONE if self.proxied else self.network
         readable = (*self.readable, *self.writable)
@@ -134,7 +135,8 @@ class Launch:
     afterwards    called when the whole command has ended; returns a text to show with its result. It blocks.
                   None for a command that can change nothing
     variables     the variables of its environment that differ
-    confine       puts the walls around the thread that starts it, which then must end; None if `arguments` do that
+    confine       puts the walls around the thread that starts it; None if `arguments` do that. The thread cannot leave
+                  them and must end afterwards
     """
 
     arguments: tuple[str, ...]
@@ -164,8 +166,8 @@ class Launch:
 class PrivateHome:
     """The private folders that stand for /tmp and for the user's home.
 
-    folders   the folder for temporary files, and the home
-    home      the home, if it is not to be below `folder`
+    folders   the folder for temporary files, and the home. They are made in `folder`, unless `home` names another place
+              for the home
     """
 
     def __init__(self, folder: str, home: str = "") -> None:
@@ -178,7 +180,7 @@ class PrivateHome:
         """Return the variables that name the folders, for a sandbox that cannot mount them at their places.
 
         Toolchains and the session's folders in the user's home are found in the private one by links. They are made
-        before the first command, because a later one could have put a link of its own in their way.
+        before the first command. Afterwards a command could have put links of its own there.
         """
         temporary, home = self.folders
         variables = {"TMPDIR": temporary}
@@ -330,8 +332,8 @@ def folders_above(path: str) -> Iterator[str]:
 def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
     """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository.
 
-    Of a large folder only some entries are yielded, but all of its top level and all names with a leading dot: most
-    protected files are there, and nobody can hide one behind many others.
+    Most protected files are at the top level, or have a name with a leading dot. So these come first, up to 20,000, and
+    of all others 1,000. In a folder of the upper levels that is reached after the 1,000, nothing is looked for.
     """
     left, dotted_left = _MOST_ENTRIES, _MOST_DOTTED
     level = [root]
