@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -60,6 +61,17 @@ def pytest_collection_finish() -> None:
 def anyio_backend() -> str:
     """The agent runs on asyncio only."""
     return "asyncio"
+
+
+@pytest.fixture
+def collect_new() -> Iterator[Callable[[], int]]:
+    """Collect the garbage that the test has made. What earlier tests left is not looked at, which would take a second.
+
+    What the test made and still holds is in generations 0 and 1.
+    """
+    gc.disable()
+    yield partial(gc.collect, 0)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -152,17 +152,15 @@ async def test_many_connections_that_were_needed_at_the_same_time_are_kept(http:
     assert raw.connections == 40
 
 
-async def test_an_exchange_leaves_nothing_to_the_garbage_collector(http: HttpClient) -> None:
+async def test_an_exchange_leaves_nothing_to_the_garbage_collector(
+    http: HttpClient, collect_new: Callable[[], int]
+) -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab"
     async with serving(RawServer(answer, answer)) as port:
         await get(http, port)
-        gc.collect()
-        gc.disable()
-        try:
-            await get(http, port)
-            left = [each for each in gc.get_objects() if isinstance(each, httptools.HttpResponseParser)]
-        finally:
-            gc.enable()
+        collect_new()
+        await get(http, port)
+        left = [each for each in gc.get_objects(0) if isinstance(each, httptools.HttpResponseParser)]
         await http.aclose()
     assert left == []
 

@@ -1,6 +1,6 @@
 """What the gates remember of a session outlives its engines: no rest, load or move makes it undone."""
 
-import gc
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,12 +66,12 @@ def test_what_the_user_said_of_one_folder_does_not_count_in_another() -> None:
     assert memories.of("s", "/other", ToolSettings()).trust.workspace is TrustLevel.PROVISIONAL
 
 
-def test_servers_that_are_gone_are_not_held_and_nothing_of_theirs_is_trusted() -> None:
+def test_servers_that_are_gone_are_not_held_and_nothing_of_theirs_is_trusted(collect_new: Callable[[], int]) -> None:
     memory, servers = GateMemories().of("s", "/work", ToolSettings()), Servers()
     memory.trust_served(servers.trust)
     assert memory.trust.served(call("bash")) is TrustLevel.PROVISIONAL
     del servers
-    gc.collect()
+    collect_new()
     assert memory.trust.served(call("bash")) is TrustLevel.UNTRUSTED
 
 

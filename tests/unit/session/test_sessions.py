@@ -1,7 +1,9 @@
 """Sessions are opened, found, evicted, closed and deleted, one thing after another."""
 
+import gc
 import sqlite3
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -720,10 +722,9 @@ async def test_sessions_nobody_used_for_long_rest_and_wake_with_all_of_it(here: 
     assert (conduct.mode, conduct.model) == (Mode.ARCHITECT, "p:two")
 
 
-async def test_a_session_at_rest_holds_its_conversation_in_no_memory(here: Process) -> None:
-    import gc  # noqa: PLC0415 - of this test alone
-    import weakref  # noqa: PLC0415
-
+async def test_a_session_at_rest_holds_its_conversation_in_no_memory(
+    here: Process, collect_new: Callable[[], int]
+) -> None:
     session = await here.new()
     await here.say(session, "one")
     engine = weakref.ref(here.engines[0])
@@ -731,9 +732,10 @@ async def test_a_session_at_rest_holds_its_conversation_in_no_memory(here: Proce
     here.engines.clear()
     here.asked.clear()
     await here.sessions.evict_all()
-    gc.collect()
+    collect_new()
     assert engine() is None
-    holders = [each for each in gc.get_referrers(message) if isinstance(each, tuple)]
+    tuples = [each for each in gc.get_objects(0) + gc.get_objects(1) if isinstance(each, tuple)]
+    holders = [each for each in tuples if any(held is message for held in each)]
     assert holders == [], "nothing holds the tuple of messages"
 
 
