@@ -3,6 +3,20 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the fork server has no pytest
+    import pytest
+
+
+def move_in(monkeypatch: "pytest.MonkeyPatch", folder: Path, home: Path | None = None) -> None:
+    """Let this process have its configuration and its data in a folder, and no other setting of the agent."""
+    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ACP_AGENT_CONFIG", str(folder.resolve() / "config.toml"))
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(folder.resolve() / "data"))
+    if home is not None:
+        monkeypatch.setenv("HOME", str(home))
 
 
 @dataclass

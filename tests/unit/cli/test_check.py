@@ -24,6 +24,7 @@ from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
 from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.roots import Roots
+from tests.fakes.home import move_in
 from tests.unit.cli.conftest import COMMAND
 
 SECRETS = "[tools.file]\ndeny_read = ['**/.env', 'secrets', '~/.ssh']\n"
@@ -46,11 +47,7 @@ def project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """The current folder, with a configuration of its own and nothing of this machine's."""
     folder = tmp_path.resolve() / "project"
     folder.mkdir()
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path / "config.toml"))
+    move_in(monkeypatch, tmp_path, home)
     (tmp_path / "config.toml").write_text("")
     monkeypatch.chdir(folder)
     return folder

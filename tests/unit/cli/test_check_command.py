@@ -28,6 +28,7 @@ from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.session.toolset.settings import permission_rules, session_roots
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_works
+from tests.fakes.home import move_in
 from tests.sizes import sized
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
@@ -65,11 +66,7 @@ def project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """The current folder, with a configuration of its own and nothing of this machine's."""
     folder = tmp_path.resolve() / "project"
     folder.mkdir()
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path / "config.toml"))
+    move_in(monkeypatch, tmp_path, home)
     monkeypatch.setenv("ACP_AGENT_TOOLS__SANDBOX__MODE", "off")
     (tmp_path / "config.toml").write_text("")
     monkeypatch.chdir(folder)

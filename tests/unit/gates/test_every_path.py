@@ -1,6 +1,5 @@
 """One chain for every way in: the same hostile calls are refused with the same words, whoever brings them."""
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import CallOrigin, JsonObject, ToolResult
 from acp_agent.gates.rules.policy_rules import TrustLevel
+from tests.fakes.home import move_in
 from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG, Call
 from tests.unit.gates.ways import (
     EDITORS_OWN,
@@ -45,11 +45,7 @@ def work(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (base / "work/link-out").symlink_to(base / "other")
     (base / "work/hooks").symlink_to(".git/hooks")
     (base / "config.toml").write_text(config)
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(base / "home"))
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(base / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(base / "data"))
+    move_in(monkeypatch, base, base / "home")
     return base / "work"
 
 

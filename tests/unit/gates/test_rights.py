@@ -24,6 +24,7 @@ import pytest
 from acp_agent.core.events import Event, ToolFinished, ToolStarted
 from acp_agent.core.types import CallOrigin, Json, JsonObject, ToolCall
 from acp_agent.llm.catalog import Catalog
+from tests.fakes.home import move_in
 from tests.fakes.model_script import Script, says, uses, write_script
 from tests.unit.gates import everyday, hostile, hostile_model
 from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG, Call
@@ -165,12 +166,8 @@ class World:
         for name in ("bash", "sh"):
             program = Path(shell.path, name)
             program.write_text(f"{program.read_text()}case \"$3\" in *'{ALLOWS}') echo '{ANSWER}';; esac\n")
-        for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-            monkeypatch.delenv(name)
         monkeypatch.setattr("acp_agent.session.factory.session_sandbox", no_walls)
-        monkeypatch.setenv("HOME", str(self.base / "home"))
-        monkeypatch.setenv("ACP_AGENT_CONFIG", str(self.base / "config.toml"))
-        monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(self.base / "data"))
+        move_in(monkeypatch, self.base, self.base / "home")
         monkeypatch.setenv("PATH", shell.path)
         async with opened(NOTHING_OFFERED, work, self.base / "scripts", Refusing(), ModelShop) as session:
             if self.project:

@@ -1,8 +1,6 @@
 """What the factory of a session connects with what, over a session's real parts."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,15 +15,6 @@ from acp_agent.workspace.local_files import LocalFileSystem
 from tests.unit.session.live_session import LiveSession, Shop
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path.resolve() / "data"))
-    return LiveSession(tmp_path)
 
 
 class Noted:

@@ -1,7 +1,6 @@
 """Every kind of setting that forbids is taken up by a running session, and none is lost."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +21,9 @@ BROKEN = "[tools.shell]\nblocked_commands = ['touch'\n"
 
 
 @pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path.resolve() / "data"))
-    session = LiveSession(tmp_path)
-    (session.work / "secret.txt").write_text("the secret\n")
-    return session
+def live(live: LiveSession) -> LiveSession:
+    (live.work / "secret.txt").write_text("the secret\n")
+    return live
 
 
 async def settled(live: LiveSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 """A session's memory stands behind the session's redactor, over real SQLite."""
 
-import os
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from acp_agent.store.memories import MemoryStore
+from tests.fakes.home import move_in
 from tests.unit.session.live_session import LiveSession
 from tests.unit.store.databases import opened, others
 
@@ -18,10 +18,7 @@ TOKEN = "ghp_" + "0fAkE1" * 6  # the form of a GitHub token, obviously fake
 async def test_what_the_model_saves_is_kept_without_secrets_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path.resolve() / "data"))
+    move_in(monkeypatch, tmp_path)
     path = tmp_path / "agent.db"
     async with opened(path) as database:
         notes = MemoryStore(database, max_notes=10, max_bytes=8192)

@@ -1,6 +1,5 @@
 """The turn engine: which prompts the model sees, and what the user is answered instead."""
 
-import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -32,6 +31,7 @@ from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.workspace import changed_files
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
+from tests.fakes.home import move_in
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.fakes.repository import FakeRepository
 from tests.fakes.scripted_http import Reply, ScriptedHttp
@@ -487,10 +487,7 @@ class ShopWithModels(FolderShop):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path.resolve() / "data"))
+    move_in(monkeypatch, tmp_path)
     (tmp_path / "work").mkdir()
     return tmp_path.resolve()
 

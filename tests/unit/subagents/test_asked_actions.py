@@ -1,6 +1,5 @@
 """What another agent asks permission for is judged as a call of our own tool that does the same."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from acp.schema import ToolCallUpdate
 
 from acp_agent.core.types import CallingAgent, JsonObject, ToolCall, ToolResult
 from acp_agent.subagents.client import action_of
+from tests.fakes.home import move_in
 from tests.rows import each_row
 from tests.unit.session.live_session import LiveSession
 
@@ -31,11 +31,7 @@ def no_walls(*_: object) -> None:
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
-    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path / "config.toml"))
-    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path / "data"))
+    move_in(monkeypatch, tmp_path, tmp_path)
     monkeypatch.setattr("acp_agent.session.factory.session_sandbox", no_walls)
     return LiveSession(tmp_path)
 

@@ -7,14 +7,7 @@ import threading
 import pytest
 
 from acp_agent.workspace.roots import Root, Roots, SharedFd
-
-
-def is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+from tests.unit.workspace.trees import is_open
 
 
 def test_close_closes_at_once_when_nobody_uses_it():

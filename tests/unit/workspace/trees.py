@@ -64,6 +64,14 @@ def open_fds() -> set[int]:
     return set(map(int, os.listdir("/dev/fd")))
 
 
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def few_descriptors(more: int) -> Generator[None]:
     """Hardly any descriptor is left to open."""

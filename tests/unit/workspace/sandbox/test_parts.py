@@ -19,7 +19,7 @@ from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _new_ruleset, 
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, tier_limits
 from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
-from tests.unit.workspace.trees import open_fds
+from tests.unit.workspace.trees import is_open, open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="most of it runs on Linux only")
 
@@ -67,14 +67,6 @@ def test_a_ruleset_refuses_all_that_its_version_knows(monkeypatch: pytest.Monkey
         fields = (int(known_rights(abi)), *more)
         assert made.pop() == (landlock._CREATE_RULESET, fields, 8 * len(fields), 0), abi
     assert [len(landlock_limits(abi)) for abi in (5, 6)] == [4, 3]
-
-
-def is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def test_a_ruleset_is_kept_for_equal_walls_and_closed_with_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
