@@ -47,10 +47,19 @@ def load_everything() -> None:
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
         _read_tables(importlib.import_module(module.name))
+    _keep_command_line()
     _rehearse()
     gc.collect()
     gc.freeze()
     _use_huge_pages()
+
+
+def _keep_command_line() -> None:
+    """Make the parser of the command line once: that takes a subcommand longer than all else before its work."""
+    from acp_agent.cli import commands  # noqa: PLC0415 - the agents' modules, not the tests'
+
+    parser = commands.command_line()
+    commands.command_line = lambda: parser
 
 
 def _use_huge_pages() -> None:

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.app import BackgroundTasks
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +56,7 @@ async def test_an_error_of_a_task_is_passed_on_and_leaves_the_others_running():
     async with tasks:
         tasks.start(waiting(ended))
         tasks.start(broken)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert list(map(type, errors)) == [KeyboardInterrupt]
         assert ended == []
         tasks.cancel()
@@ -71,7 +72,7 @@ async def test_cancelled_tasks_may_clean_up_and_no_later_task_gets_to_work():
 
     async with tasks:
         tasks.start(waiting(ended))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         tasks.cancel()
         tasks.start(late)
     assert ended == ["cleaned up"]
@@ -83,7 +84,7 @@ async def test_an_error_in_the_block_cancels_the_tasks_and_is_raised_after_their
     async def block() -> None:
         async with tasks:
             tasks.start(waiting(ended))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -101,7 +102,7 @@ async def test_a_block_that_is_cancelled_while_it_waits_cancels_the_tasks_and_wa
                     tasks.start(waiting(ended))
 
             group.start_soon(block)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             scope.cancel()
     assert scope.cancelled_caught
     assert ended == ["cleaned up"]

@@ -117,7 +117,7 @@ def raw(shape: type[Shape]) -> st.SearchStrategy[Any]:
 
 
 @given(st.data())
-@settings(max_examples=sized(300, 2_000))
+@settings(max_examples=sized(100, 2_000))
 def test_what_is_read_plainly_is_just_what_pydantic_makes_of_it(data):
     """In every shape of the package. What only pydantic understands may be judged by it alone."""
     shape = data.draw(st.sampled_from(SHAPES))

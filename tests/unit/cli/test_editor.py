@@ -297,7 +297,7 @@ async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
 
 async def test_an_agent_that_ignores_everything_is_killed(tmp_path):
     stubborn = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('{}', flush=True); time.sleep(99)"
-    agent = Agent(stubborn, tmp_path, grace=0.2)
+    agent = Agent(stubborn, tmp_path, grace=0.03)
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing):
             await agent.messages.until(lambda _frame: True)

@@ -30,6 +30,7 @@ from acp_agent.gates.gate import CallFacts
 from acp_agent.workspace import snapshots
 from acp_agent.workspace.changed_files import CommandChanges, FileWatch, SessionSnapshots, StateBefore
 from acp_agent.workspace.roots import Roots
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +123,7 @@ async def test_what_a_cancelled_command_has_changed_is_looked_at_behind_its_own_
         executor = ChangesExecutor(Command(), watch, later=later.append)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(executor.execute, facts)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             while not (tmp_path / "made").exists():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
@@ -314,7 +315,7 @@ async def test_what_is_read_while_something_changes_is_not_kept() -> None:
         tasks.start_soon(world.ask, call("slow"))
         await reading.wait()
         changed.set()
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         read.set()
 
     assert not (await world.ask(call())).cached

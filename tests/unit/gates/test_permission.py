@@ -29,6 +29,7 @@ from acp_agent.execution.runner import GatedExecutor
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.rules.permission_rules import Action, Rule
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Chain, Judged, ScriptedApprover, call, command, full_auto, rules
 from tests.unit.gates.test_policy import Fixed
@@ -553,7 +554,7 @@ async def together(chain: Chain, approver: SlowApprover, *invocations: Invocatio
         for invocation in invocations:
             group.start_soon(run, invocation)
         await approver.first.wait()
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         approver.answer.set()
     return results
 

@@ -15,6 +15,7 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.channel import MessageChannel
 from acp_agent.mcp.elicitation import MAX_CHOICES, MAX_FIELDS, SecretRequestedError, ServerElicitations, form_schema
 from tests.fakes.fake_elicitor import FakeElicitor
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.rows import each_row
 from tests.wire import schema
 
@@ -42,7 +43,7 @@ class Answers:
 
     async def none(self) -> bool:
         """Whether nothing is on its way."""
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         with suppress(anyio.WouldBlock):
             self._take(self._wire.outgoing.receive_nowait())
         return not self._got
@@ -58,7 +59,7 @@ async def served(user: FakeElicitor, patience: float = 60) -> AsyncGenerator[tup
     channel = MessageChannel(on_list_changed=lambda: None, sleep=no_sleep, asker=questions)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(questions.serve, channel)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         yield questions, Answers(channel)
         channel.mark_lost("over")
     channel.close()

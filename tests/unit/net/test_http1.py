@@ -262,7 +262,7 @@ async def test_over_tls_a_request_that_was_sent_is_not_waited_for_as_if_it_were_
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(2)
         for _ in range(4):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.03)
             writer.write(b"ab")
         writer.close()
 

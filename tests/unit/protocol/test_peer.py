@@ -10,7 +10,7 @@ import pytest
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import INBOUND_BACKLOG, MOST_RUNNING, Incoming
-from tests.fakes.passing_time import pass_time
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.unit.protocol.wires import connected
 
 pytestmark = pytest.mark.anyio
@@ -194,7 +194,7 @@ async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_sh
 
     async with connected(before_request=wait) as (peer, other), anyio.create_task_group() as tasks:
         tasks.start_soon(peer.request, "about/it", {"sessionId": "s"})
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         peer.post_notification("told", {})
         shown.set()
         assert (await other.receive())["method"] == "told"
@@ -213,7 +213,7 @@ async def test_a_request_behind_updates_waits_for_them_as_long_as_it_may() -> No
         await peer.tell_behind("given/back", {"sessionId": "s"}, 0)
         assert (await other.receive())["method"] == "given/back"
         tasks.start_soon(peer.tell_behind, "given/back", {"sessionId": "s"}, 60)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         peer.post_notification("told", {})
         shown.set()
         assert [(await other.receive())["method"] for _ in range(2)] == ["told", "given/back"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from acp_agent.protocol import stdio
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +150,7 @@ async def test_messages_that_can_wait_are_written_together_and_keep_their_place(
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             for n in range(100):
                 writer.post({"n": n}, at_once=False)
             await anyio.wait_readable(read)

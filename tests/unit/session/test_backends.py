@@ -20,6 +20,7 @@ from acp_agent.session.toolset.settings import session_roots
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, tier_works
 from acp_agent.workspace.sandbox.walls import WallRules
+from tests.fakes.passing_time import all_tasks_blocked
 
 
 @pytest.mark.parametrize("for_shell", [False, True])
@@ -216,10 +217,10 @@ async def test_clean_ups_begin_when_the_turn_is_answered_and_looks_when_no_comma
             clean_ups = CleanUps(tasks.start_soon, answered.wait)
             for start, clean_up in ((clean_ups.start_last, look), (clean_ups.start, end), (clean_ups.start_last, look)):
                 start(clean_up)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert order == []
             answered.set()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert order == ["ending"]
             ended.set()
             await clean_ups.over()

@@ -30,6 +30,7 @@ from acp_agent.core.types import Diff, ToolKind, ToolResult
 from acp_agent.session import transcript, transcript_writer
 from acp_agent.session.transcript import EventQueue, joined
 from acp_agent.session.transcript_writer import TranscriptWriter
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.repository import FakeRepository
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +82,7 @@ async def test_what_belongs_to_the_conversation_is_kept_before_it_is_sent():
     async with desk() as here:
         for event in (STARTED, FINISHED, PlanChanged(())):
             await here.queue.tell(event)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
         assert here.sent == here.repository.kept == [STARTED, FINISHED, PlanChanged(())]
         assert here.kept_when_sent == [1, 2, 3]
 
@@ -158,7 +159,7 @@ async def test_only_what_must_survive_a_power_cut_is_synced():
         await here.queue.tell(piece("a"))
         await here.queue.tell(STARTED)
         await here.queue.tell(FINISHED)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert here.repository.durable[-1]
         assert not any(here.repository.durable[:-1])
 
@@ -196,7 +197,7 @@ async def test_what_could_not_be_kept_is_kept_as_soon_as_it_can_be_also_when_not
         here.repository.broken = False
         with anyio.fail_after(10):
             await here.repository.wrote.wait()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
         assert here.repository.kept == [STARTED]
         assert here.writer.done
         assert len(here.warnings) == 2, "it was told, and told again"
@@ -240,7 +241,7 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
                 tasks.start_soon(hurry)
                 while not here.sent:
                     await anyio.lowlevel.checkpoint()
-                    await anyio.wait_all_tasks_blocked()
+                    await all_tasks_blocked()
                 here.repository.held.set()
                 await task_done.wait()
         assert here.sent == [piece("a")]
@@ -303,7 +304,7 @@ async def test_history_and_tally_are_written_when_they_have_changed_and_only_the
         here.writer.follow(latest)
         await here.queue.tell(STARTED)
         await here.queue.tell(FINISHED)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         states.append(Change(history=HistoryState(said), usage=UsageTotals(used=2)))
         await here.queue.flush()
         await here.queue.flush()
@@ -333,7 +334,7 @@ async def test_who_tells_more_than_the_editor_reads_waits():
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(chatter)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert told < 1000
             here.repository.held.set()
         await here.queue.flush()
@@ -350,7 +351,7 @@ async def test_what_was_kept_back_is_written_once_when_two_want_to_write():
             tasks.start_soon(here.queue.flush)
             await here.repository.waiting.wait()
             tasks.start_soon(here.queue.tell, FINISHED)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.repository.held.set()
         assert here.repository.kept == [STARTED, FINISHED]
 
@@ -393,7 +394,7 @@ async def test_nothing_waits_for_another_try_once_the_store_belongs_to_another(m
             here.repository.broken = True
             await here.queue.tell(STARTED)
             await here.queue.save()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             await here.queue.end()
 
 
@@ -442,7 +443,7 @@ async def test_much_that_was_kept_back_goes_in_pieces_and_all_else_with_the_last
 async def test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept():
     async with desk() as here:
         await here.queue.tell(UsageChanged(1, 2))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert (here.sent, here.repository.changes) == ([], [])
         await here.queue.tell(STARTED)
         assert [change.events for change in here.repository.changes] == [(UsageChanged(1, 2), STARTED)]
@@ -465,7 +466,7 @@ async def test_how_full_the_window_is_waits_for_company_also_behind_a_write_that
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.queue.tell, UsageChanged(1, 2))
             await here.repository.waiting.wait()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.repository.held.set()
         await here.queue.tell(STARTED)
         assert [change.events for change in here.repository.changes] == [(FINISHED,), (UsageChanged(1, 2), STARTED)]
@@ -556,7 +557,7 @@ async def test_a_call_that_only_looks_begins_beside_the_keeping_and_whoever_must
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert (order, here.sent) == ([], [])
             here.repository.held.set()
         assert order == ["asked after 2"]
@@ -637,12 +638,12 @@ async def test_pieces_wait_for_company_until_there_are_more_than_a_caller_may_le
         async with desk() as here:
             await here.queue.tell(piece("first"))
             await here.queue.shown()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             for _ in range(transcript._BACKLOG):
                 await here.queue.tell(piece("."))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert here.sent == [piece("first")]
             await here.queue.tell(piece("."))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert here.sent[1:] == [piece("." * (transcript._BACKLOG + 1))]
             await here.queue.flush()

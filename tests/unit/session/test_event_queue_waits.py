@@ -16,6 +16,7 @@ from acp_agent.core.types import Diff, ToolKind
 from acp_agent.session import transcript, transcript_writer
 from acp_agent.session.transcript import EventQueue, Transcript
 from acp_agent.session.transcript_writer import TranscriptWriter
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.repository import FakeRepository
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +61,7 @@ async def queue() -> AsyncIterator[Here]:
 async def test_whoever_waits_for_what_was_told_ends_the_pause_after_a_piece():
     async with queue() as here:
         await here.queue.tell(piece("a"))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         await here.queue.tell(piece("b"))
         await here.queue.shown()
         assert here.sent == [piece("a"), piece("b")]
@@ -76,7 +77,7 @@ async def test_there_is_no_pause_where_somebody_waits_for_the_next_piece_already
         await here.queue.tell(piece("b"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.queue.shown)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.repository.held.set()
         assert here.sent == [piece("a"), piece("b")]
         await here.queue.flush()
@@ -88,7 +89,7 @@ async def test_a_flush_waits_for_no_company():
         await here.queue.tell(UsageChanged(1, 2))
         await here.queue.flush()
         await here.queue.tell(piece("a"))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         await here.queue.flush()
         assert here.sent == [UsageChanged(1, 2), piece("a")]
 
@@ -134,7 +135,7 @@ async def test_a_flush_waits_for_a_write_that_is_under_way():
             tasks.start_soon(here.queue.save)
             await here.repository.waiting.wait()
             tasks.start_soon(here.queue.flush)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.repository.held.set()
         assert ([change.title for change in here.repository.changes], here.repository.tries) == (["T"], 1)
 
@@ -154,7 +155,7 @@ async def test_not_all_is_stored_after_a_write_that_failed_or_was_broken_off():
         here.repository.held = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.writer.write, [STARTED])
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.writer.hurry()
         assert (here.writer.done, here.repository.changes) == (False, [])
         here.repository.held = None
@@ -186,7 +187,7 @@ async def test_a_message_is_redacted_as_a_whole_once_where_it_ends_and_a_long_on
         here.writer.follow(None, redact)
         for event in (piece("my "), piece("key! "), STARTED, piece("a k"), piece("ey")):
             await here.queue.tell(event)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             await here.queue.shown()
         await here.queue.flush()
         await here.queue.flush()

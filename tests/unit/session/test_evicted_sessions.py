@@ -18,6 +18,7 @@ from acp_agent.protocol.editor import Connection
 from acp_agent.session.pool import SessionLock
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.sessions import Choices, Editor, holding, process
 from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
@@ -34,7 +35,7 @@ async def test_a_turn_is_followed_up_behind_its_answer(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert here.engine(session).followed_up == [Answer(StopReason.END_TURN)]
 
 
@@ -247,7 +248,7 @@ async def test_a_session_that_waits_for_room_does_nothing_until_a_lock_is_releas
         async with AsyncExitStack() as lock:
             await lock.enter_async_context(here.sessions._acts.hold(resident))
             async with here.doing("new") as opening:
-                await anyio.wait_all_tasks_blocked()
+                await all_tasks_blocked()
                 assert not opening.done.is_set()
                 assert here.resident == {resident}
                 await lock.aclose()

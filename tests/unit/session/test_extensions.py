@@ -26,6 +26,7 @@ from acp_agent.session.verdicts import call_with, judged
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.store.schema import local_devices
 from acp_agent.workspace.roots import ReadableFolder, Roots
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.sizes import sized
 from tests.unit.gates import hostile
 
@@ -174,7 +175,7 @@ async def test_a_disk_that_hangs_keeps_no_other_session_from_its_look(tmp_path: 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: slow.ready(ask=True, threads=threads))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             await other.ready(ask=True, threads=threads)
     assert [each.name for each in other.offered()] == ["explain"]
     assert len(warned) == 1

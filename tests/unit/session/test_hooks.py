@@ -34,6 +34,7 @@ from acp_agent.regex import LinearRegex
 from acp_agent.session.toolset.hooks import HookDependencies, SessionHooks
 from acp_agent.workspace.glob import FileGlob
 from tests.fakes.fake_terminal import FakeCommand, Script
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.unit.gates.chain import call, command
 
 pytestmark = pytest.mark.anyio
@@ -263,7 +264,7 @@ async def test_a_hook_that_is_cancelled_is_on_record_and_without_an_audit_nothin
     session = Session(hook(BEFORE), scripts={"check": Script(hangs=True)})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.hooks.before, facts_of(command("ls")))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         tasks.cancel_scope.cancel()
     ((_, result),) = session.auditor.records
     assert result.text.startswith("[cancelled]") or "the hook did not end" in result.text
@@ -373,7 +374,7 @@ async def test_the_start_is_told_once_with_its_notes_and_a_move_too():
             told.append(await session.hooks.notes())
 
         tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert told == []
         await session.background()
     assert session.terminal.ran == ["a", "b", "m"]

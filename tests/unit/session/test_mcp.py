@@ -37,6 +37,7 @@ from tests.fakes.fake_mcp import FakeConnection, definition, server
 from tests.fakes.fake_terminal import FakeTerminal
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.unit.gates.chain import ScriptedApprover
 
 pytestmark = pytest.mark.anyio
@@ -606,7 +607,7 @@ async def test_a_server_added_later_is_waited_for_by_the_next_turn_and_taken_awa
     late = here.connections["second"]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(here.servers.settled)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         late.ready(definition())
     listed = [(each.server.name, each.state, each.tools) for each in here.servers.listed()]
     assert listed == [
@@ -627,7 +628,7 @@ async def test_nobody_waits_any_longer_for_a_server_that_is_taken_away(world):
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.servers.started, "mcp_slow_echo")
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert here.servers.remove("slow")
 
 

@@ -44,6 +44,7 @@ from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.session.toolset.toolset import SessionTools
 from acp_agent.workspace.sandbox.sandbox import SandboxTier
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -536,7 +537,7 @@ async def test_what_cleans_up_is_waited_for_until_all_of_it_is_over():
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         tasks.start_soon(started[0])
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert log == []
         may_end.set()
     assert log == ["cleaned up", "over"]

@@ -13,6 +13,7 @@ from acp_agent.core.messages import StopReason, TextPart
 from acp_agent.core.sessions import DuePrompt
 from acp_agent.session.slash.schedule import _LAST_FLUSH, ScheduledTurns
 from acp_agent.session.turn_slot import Answer, TurnSlot
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +149,7 @@ async def test_a_turn_that_gave_way_runs_again_unless_it_had_made_a_call():
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(carried_out, session)
-                await anyio.wait_all_tasks_blocked()
+                await all_tasks_blocked()
                 await (session.turns.close() if ends else prompt())
         assert session.card == f"Scheduled. {told}", (makes, ends)
         assert session.failed
@@ -179,10 +180,10 @@ async def test_the_schedule_sees_whether_the_session_rests_and_waits_for_its_tur
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert turns.is_busy
             tasks.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert over == []
             ended.set()
     assert over == [False]
@@ -212,7 +213,7 @@ async def test_a_prompt_that_comes_after_the_card_was_closed_finds_the_scheduled
             tasks.start_soon(ScheduledTurns(session).carry_out, claim, conclude)
             await session.card_closed.wait()
             tasks.start_soon(prompt)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert session.turns.gave_way
             session.stored.set()
     assert session.card == "Scheduled."

@@ -13,7 +13,7 @@ from acp_agent.session.manager import SessionLimits
 from acp_agent.session.pool import SessionLock
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
-from tests.fakes.passing_time import pass_time
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.fakes.sessions import Process, holding, process
 from tests.unit.session.test_sessions import INTERNAL, INVALID, METHODS, NOT_FOUND
 from tests.unit.store.databases import opened, others
@@ -86,7 +86,7 @@ async def test_a_session_that_is_closed_in_an_outage_waits_for_its_end_and_loses
         await here.say(session, "two")
         await here.ask("set_mode", session, modeId="ask")
         async with here.doing("close", session) as closing:
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert not closing.done.is_set()
             unlock()
         assert closing.result == {}
@@ -182,7 +182,7 @@ async def test_a_turn_that_is_cancelled_while_its_last_words_are_sent_is_answere
         here.editor.slow = anyio.Event()
         async with here.doing("prompt", session, prompt=[{"type": "text", "text": "one"}]) as turn:
             await here.editor.waiting.wait()
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.session(session).turns.cancel()
             here.editor.slow.set()
         assert turn.result == {"stopReason": "cancelled"}
@@ -408,7 +408,7 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
                 errors.append((error.code, "open in another process" in error.message))
 
             async def hurry() -> None:
-                await anyio.wait_all_tasks_blocked()
+                await all_tasks_blocked()
                 pass_time(0.3)
 
             async with anyio.create_task_group() as tasks:
@@ -425,7 +425,7 @@ async def test_a_session_another_process_has_open_is_refused_whatever_is_wanted_
             fork = (await here.ask("fork", unknown))["sessionId"]  # only reads it
             assert await here.told(fork, "two") == ["one", "one!", "two", "two!"]
             async with here.doing("load", unknown) as load:  # it waits a moment for who is just ending
-                await anyio.wait_all_tasks_blocked()
+                await all_tasks_blocked()
                 other.kill()
             assert load.error is None
         for session in (known, rested):
@@ -469,7 +469,7 @@ async def test_locks_and_rows_are_gone_with_a_session_that_nobody_waited_for(tmp
     async with process(tmp_path) as here:
         unlock = locked(tmp_path)
         async with here.doing("new") as new:
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             here.asked[-1].cancel()
         unlock()
         assert new.error is not None

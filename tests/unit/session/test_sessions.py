@@ -23,6 +23,7 @@ from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.conversations import ConversationSummaries, OverflowStore
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
 
@@ -191,7 +192,7 @@ async def test_a_prompt_while_a_load_tells_the_past_waits_until_it_is_told(here:
     async with here.doing("load", session) as load:
         await here.editor.waiting.wait()
         async with here.doing("prompt", session, prompt=[{"type": "text", "text": "two"}]) as prompt:
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert not load.done.is_set()
             here.editor.slow.set()
     assert prompt.result == {"stopReason": "end_turn"}
@@ -239,7 +240,7 @@ async def test_a_load_waits_until_the_loop_of_before_is_gone(here: Process) -> N
         here.doing("close", session) as close,
         here.doing("load", session) as load,
     ):
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert not load.done.is_set()
         assert not close.done.is_set()
         here.stubborn.set()
@@ -391,9 +392,9 @@ async def test_a_close_is_done_to_its_end_though_the_request_is_cancelled(here: 
     here.stubborn = anyio.Event()
     running = here.session(session)
     async with here.prompting(session), here.doing("close", session):
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         here.asked[-1].cancel()
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         here.stubborn.set()
     assert here.engine(session).closed
     await running.transcript.set_title("a title of a session that another process may have")
@@ -569,7 +570,7 @@ async def test_a_bug_in_what_follows_a_turn_costs_no_session(here: Process) -> N
     await here.say(session, "one")
     here.engine(session).answered = broken
     here.session(session).answered(Answer(StopReason.END_TURN))
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
 
 
@@ -625,12 +626,12 @@ async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_ope
                 assert here.resident == {first, third}
                 words = [{"type": "text", "text": "go on"}]
                 async with here.doing("prompt", fourth, prompt=words) as cancelled:
-                    await anyio.wait_all_tasks_blocked()
+                    await all_tasks_blocked()
                     assert here.resident == {first, third}
                     here.session(fourth).turns.cancel()
                 assert cancelled.result == {"stopReason": "cancelled"}
                 async with here.doing("prompt", fourth, prompt=words) as waiting:
-                    await anyio.wait_all_tasks_blocked()
+                    await all_tasks_blocked()
                     assert not waiting.done.is_set()
                     here.session(third).turns.cancel()
                 assert waiting.result == {"stopReason": "end_turn"}
@@ -800,9 +801,9 @@ async def test_no_engine_is_made_ready_while_another_session_is_being_opened(her
         other.execute("BEGIN IMMEDIATE")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(here.new)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             tasks.start_soon(session.announce, here.sessions.all_opened)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             assert here.engines == []
             other.execute("ROLLBACK")
     other.close()
@@ -827,7 +828,7 @@ async def test_a_session_that_is_put_to_rest_while_its_engine_is_made_gives_it_b
         tasks.start_soon(here.session(session).announce)
         await here.being_made.wait()
         tasks.start_soon(here.sessions.evict_all)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         here.making.set()
     assert here.engines[0].closed
     assert await here.told(session) == ["hello", "hello!"]

@@ -13,6 +13,7 @@ from acp_agent.core.messages import StopReason
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.session.titles import TitleUpdater
 from acp_agent.session.turn_slot import Answer
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +92,7 @@ async def test_the_first_words_are_the_title_at_once_and_a_better_one_comes_with
     names = naming(named, tasks)
     names.began("Fix the tests please")
     assert named.names == ["Fix the te"], "the prompt is stored with it"
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert named.titles == ["Fix the te"]
     await names.answered(DONE)
     assert (named.titles, named.asked) == (["Fix the te", "A better title"], ["Fix the tests please"])
@@ -102,7 +103,7 @@ async def test_a_session_keeps_the_title_it_got(tasks: anyio.abc.TaskGroup) -> N
     names = naming(named, tasks)
     for prompt in ("one", "two", "three"):
         names.began(prompt)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         await names.answered(DONE)
     assert named.titles == ["one", "A better title"]
     assert named.asked == ["one"]
@@ -113,7 +114,7 @@ async def test_a_session_that_comes_with_a_title_keeps_it(tasks: anyio.abc.TaskG
     names = naming(named, tasks)
     names.began("one")
     await names.answered(DONE)
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert (named.titles, named.asked) == ([], [])
 
 
@@ -124,7 +125,7 @@ async def test_a_command_gives_no_title(tasks: anyio.abc.TaskGroup, command: str
     names.began(command)
     await names.answered(DONE)
     names.began("one")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     await names.answered(DONE)
     assert named.titles == ["one", "A better title"]
 
@@ -138,7 +139,7 @@ async def test_a_turn_that_came_to_nothing_gives_no_better_title_but_the_next_do
     named = Named()
     names = naming(named, tasks)
     names.began("one")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     await names.answered(answer)
     assert named.titles == ["one"]
     names.began("two")
@@ -150,7 +151,7 @@ async def test_where_no_model_has_one_the_first_words_stay(tasks: anyio.abc.Task
     named = Named(better="")
     names = naming(named, tasks)
     names.began("one")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     await names.answered(DONE)
     assert named.titles == ["one"]
 
@@ -160,7 +161,7 @@ async def test_a_conversation_that_begins_anew_is_named_anew(tasks: anyio.abc.Ta
     names = naming(named, tasks)
     names.forget()
     names.began("other")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     await names.answered(DONE)
     assert named.titles == ["other", "A better title"]
 
@@ -169,14 +170,14 @@ async def test_a_title_made_up_for_what_was_cleared_never_comes_back(tasks: anyi
     named = Named()
     names = naming(named, tasks)
     names.began("the old talk")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     named.slow = anyio.Event()
     tasks.start_soon(names.answered, DONE)
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     names.forget()
     names.began("new")
     named.slow.set()
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert named.titles == ["the old ta", "new"]
     await names.answered(DONE)
     assert named.titles[2:] == ["A better title"]
@@ -186,13 +187,13 @@ async def test_a_title_that_comes_when_the_engine_is_gone_is_dropped(tasks: anyi
     named = Named()
     names = naming(named, tasks)
     names.began("one")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     named.slow = anyio.Event()
     tasks.start_soon(names.answered, DONE)
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     names.close()
     named.slow.set()
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert named.titles == ["one"]
 
 
@@ -218,7 +219,7 @@ async def test_no_model_is_asked_for_a_session_that_another_process_may_have(tas
     named = Named()
     names = naming(named, tasks)
     names.began("one")
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     names.close()
     await names.answered(DONE)
     assert (named.titles, named.asked) == (["one"], [])
@@ -231,9 +232,9 @@ async def test_models_write_the_titles_of_many_sessions_one_after_another(tasks:
         names.began("one")
         tasks.start_soon(names.answered, DONE)
     for done, named in enumerate(sessions, 1):
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert [len(each.asked) for each in sessions] == [1] * done + [0] * (3 - done)
         assert named.slow is not None
         named.slow.set()
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     assert [each.titles[-1] for each in sessions] == ["A better title"] * 3

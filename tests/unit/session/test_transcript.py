@@ -20,7 +20,7 @@ from acp_agent.core.types import ToolKind
 from acp_agent.session.manager import DeferredRepository
 from acp_agent.session.transcript import ANSWER_BEGINS, Transcript
 from acp_agent.store.sessions import SessionStore
-from tests.fakes.passing_time import pass_time
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.fakes.repository import FakeRepository
 from tests.unit.store.databases import opened, others
 
@@ -115,7 +115,7 @@ async def test_the_state_is_kept_soon_unless_the_turn_has_ended_by_then(ended: b
         assert len(asked) == ended
         pass_time(ANSWER_BEGINS)
         await anyio.lowlevel.checkpoint()  # the timer is due
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert len(asked) == 1
 
 

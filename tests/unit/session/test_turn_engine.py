@@ -33,6 +33,7 @@ from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.home import move_in
 from tests.fakes.memory_files import MemoryFileSystem
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.repository import FakeRepository
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.rows import each_row
@@ -248,7 +249,7 @@ async def test_the_turn_of_a_scheduled_prompt_is_on_record_however_it_ends():
         talk.desk.record = lambda call, result, _, recorded=recorded: recorded.append((call, result))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(talk.engine.carry_out, due)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             tasks.cancel_scope.cancel()
         ((call, result),) = recorded
         assert (call.id, call.name, call.arguments) == ("d1", "schedule", {"id": 7})
@@ -559,6 +560,6 @@ async def test_titles_and_looks_wait_for_the_turns_of_other_sessions(home: Path)
 
         async with shops[0].other.turn(settled):
             tasks.start_soon(here.turn_ended)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
         with anyio.fail_after(10):
             await looked.wait()

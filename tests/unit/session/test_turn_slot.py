@@ -12,6 +12,7 @@ from acp_agent.core.messages import StopReason
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params
 from acp_agent.session import turn_slot
 from acp_agent.session.turn_slot import Answer, IdleWaiter, TurnSlot
+from tests.fakes.passing_time import all_tasks_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -231,7 +232,7 @@ async def test_who_ended_a_turn_is_known() -> None:
     for end, abandoned in ((slot.cancel, False), (slot.end_with_session, True), (slot.cancel, False)):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ran, slot, for_ever, settling)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             end()
             slot.end_with_session() if end == slot.cancel else slot.cancel()  # too late to be why
             assert slot.session_ended is abandoned
@@ -243,7 +244,7 @@ async def test_a_turn_that_is_closed_is_abandoned() -> None:
     slot = TurnSlot()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ran, slot, for_ever, Settling(slot))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         await slot.close(5)
     assert slot.session_ended
 
@@ -259,7 +260,7 @@ async def test_a_scheduled_turn_gives_way_to_a_prompt_and_no_prompt_to_a_schedul
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scheduled)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         async with slot.turn(Settling(slot)):
             assert ended.is_set()
             assert not slot.scheduled
@@ -284,13 +285,13 @@ async def test_a_cancel_reaches_the_prompt_that_waits_for_a_scheduled_turn_to_en
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scheduled)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
 
         async def arrives() -> None:
             assert await ran(slot, for_ever, prompt) == CANCELLED
 
         tasks.start_soon(arrives)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         slot.cancel()
         may_end.set()
     assert prompt.told == [True]
@@ -305,10 +306,10 @@ async def test_what_can_wait_waits_for_a_turn_that_follows_at_once():
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert over == []
         async with slot.turn(Settling(slot)):
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
     assert over == [False]
 
 
@@ -331,9 +332,9 @@ async def test_what_can_wait_waits_for_all_turns_and_not_for_ever(monkeypatch: p
             for _ in range(2):
                 tasks.start_soon(wait, IdleWaiter(every, patience=60))
             for _ in range(3):
-                await anyio.wait_all_tasks_blocked()
+                await all_tasks_blocked()
             assert len(looks) == 2, "they look again when the turn that they found has ended"
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert over == []
     assert over == [False, False]
     async with slots[1].turn(Settling(slots[1])):
@@ -351,9 +352,9 @@ async def test_what_can_wait_also_waits_a_moment_after_a_turn_for_the_next_promp
     async with anyio.create_task_group() as tasks:
         async with slot.turn(Settling(slot)):
             tasks.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             monkeypatch.setattr(turn_slot, "_PAUSE", 60.0)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert over == []
         tasks.cancel_scope.cancel()
 
@@ -374,11 +375,11 @@ async def test_only_the_end_of_a_turn_that_was_cancelled_is_waited_for(monkeypat
     async with anyio.create_task_group() as tasks:
         await wait("none ran")
         tasks.start_soon(ran, slot, for_ever, slowly)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         await wait("one ran")
         slot.cancel()
         tasks.start_soon(wait, "cancelled")
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert waited == ["none ran", "one ran"]
         may_end.set()
     assert waited == ["none ran", "one ran", "cancelled"]
@@ -395,7 +396,7 @@ async def test_the_end_of_a_cancelled_turn_is_waited_for_only_for_a_moment(monke
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ran, slot, stubborn, Settling(slot))
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         slot.cancel()
         await slot.cancelled_over()
         assert slot.busy
@@ -422,6 +423,6 @@ async def test_a_scheduled_turn_has_given_way_also_when_a_second_prompt_arrives_
     async with anyio.create_task_group() as tasks:
         for each in (scheduled, arrives, arrives):
             tasks.start_soon(each)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
         may_end.set()
     assert (gave_way, slot._arriving) == ([True], set())

@@ -23,7 +23,7 @@ from acp_agent.session.workspace_facts import (
     told_facts,
 )
 from acp_agent.workspace.roots import Roots
-from tests.fakes.passing_time import pass_time
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -321,7 +321,7 @@ async def test_sessions_of_a_folder_share_one_look_and_each_waits_for_one_that_b
     look = folder.looks.pop()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(look)
-        await anyio.wait_all_tasks_blocked()  # it has asked git before the second session begins
+        await all_tasks_blocked()  # it has asked git before the second session begins
         second.facts.look()
         assert not folder.looks
         folder.dirty = ("new.py",)
@@ -348,7 +348,7 @@ async def test_looks_after_turns_rest_between_them_unless_a_first_prompt_waits(f
     folder.facts.look()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(folder.looks.pop())
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         folder.facts.look()
         assert (folder.looked, folder.looks) == (1, [])
         pass_time(BETWEEN_LOOKS)
@@ -356,7 +356,7 @@ async def test_looks_after_turns_rest_between_them_unless_a_first_prompt_waits(f
     folder.facts.look()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(folder.looks.pop())
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         assert folder.looked == 2
         folder.another().look()
     assert folder.looked == 3

@@ -34,6 +34,7 @@ from acp_agent.store.schema import (
     migrate,
     network_file_system,
 )
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +54,6 @@ def path(tmp_path) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def _what_others_left() -> None:
     """What hundreds of tests before these have left need no collection here look at: it would take most of the time."""
-    gc.collect()
     gc.freeze()
 
 
@@ -355,7 +355,7 @@ async def test_a_disk_that_cannot_be_synced_is_told_once_and_the_writes_count(pa
     async with opened(path, warnings, sync=disk.sync) as database:
         for name in "ab":
             await database.write(add(name))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             await warnings.any.wait()
         assert await database.read(CONVERSATIONS) == [("a",), ("b",)]
     assert warnings == [f"the database {path} is not synced: [Errno 5] Input/output error"]
@@ -375,7 +375,7 @@ async def test_who_has_no_patience_does_not_wait_for_another_process_nor_for_who
                     await write("b")
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(database.write, add("c"))
-                    await anyio.wait_all_tasks_blocked()
+                    await all_tasks_blocked()
                     with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
                         await write("d")
                     other.execute("ROLLBACK")
@@ -446,7 +446,7 @@ async def behind_a_write(database: Database, *, durable: bool = True) -> AsyncIt
         await anyio.to_thread.run_sync(began.wait)
         try:
             yield tasks
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
         finally:
             go_on.set()
 
@@ -512,7 +512,7 @@ async def test_a_write_that_is_cancelled_while_it_waits_is_not_done_and_the_othe
 
             tasks.start_soon(write)
             tasks.start_soon(database.write, add("a"))
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             first.cancel()
         assert first.cancelled_caught
         assert await database.read(CONVERSATIONS) == [("a",)]
@@ -532,7 +532,7 @@ async def test_a_write_that_is_cancelled_while_it_runs_with_others_returns(path)
 
         async with behind_a_write(database) as tasks:
             tasks.start_soon(database.write, slow)
-            await anyio.wait_all_tasks_blocked()
+            await all_tasks_blocked()
             tasks.start_soon(write)
             tasks.start_soon(_cancelled_once_begun, began, scope, go_on)
         assert returned == [[]]
@@ -542,7 +542,7 @@ async def test_a_write_that_is_cancelled_while_it_runs_with_others_returns(path)
 async def _cancelled_once_begun(began: threading.Event, scope: anyio.CancelScope, go_on: threading.Event) -> None:
     await anyio.to_thread.run_sync(began.wait)
     scope.cancel()
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     go_on.set()
 
 

@@ -15,7 +15,7 @@ from acp_agent.core.types import CallingAgent
 from acp_agent.subagents.definitions import Definition, built_in
 from acp_agent.subagents.runs import RunDependencies, RunLimits, SubAgentRuns
 from acp_agent.subagents.worker import Progress, WorkOutcome
-from tests.fakes.passing_time import pass_time
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 
 pytestmark = pytest.mark.anyio
 
@@ -174,7 +174,7 @@ async def test_a_session_that_closes_while_a_card_is_begun_gives_the_place_back(
         bench = Bench(tasks, RunLimits(), slots)
         bench.stuck = True
         await bench.runs.spawn("explore", "look")
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         tasks.cancel_scope.cancel()
         bench.stuck = False
     assert slots.taken == 0
@@ -204,9 +204,9 @@ async def test_a_run_that_does_not_end_is_not_begun_a_second_time(bench: Bench):
             bench.puppet.let_go.set()
 
         tasks.start_soon(steer)
-        await anyio.wait_all_tasks_blocked()
+        await all_tasks_blocked()
         pass_time(10)
-    await anyio.wait_all_tasks_blocked()
+    await all_tasks_blocked()
     run = await bench.runs.steer("explore-1", "look")
     assert (run.task, bench.puppet.said) == ("look", ["deaf"])
 

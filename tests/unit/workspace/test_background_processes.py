@@ -20,6 +20,12 @@ from tests.fakes.held import PATIENCE, Fifo
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the end of what has said something only a moment: nearly nothing here ends by then."""
+    monkeypatch.setattr(background, "_FIRST_END", 0.01)
+
+
 @given(st.lists(st.text("ab \n", max_size=30), max_size=20), st.integers(0, 400))
 def test_what_fits_is_kept_whole_from_any_position(pieces: list[str], position: int):
     log = OutputLog(100_000)
@@ -69,8 +75,7 @@ async def pool(terminal: FakeTerminal | LocalTerminal):
 HANGS = Script(stdout="up\n", hangs=True)
 
 
-async def test_the_ninth_is_refused_and_may_run_when_one_has_ended(monkeypatch):
-    monkeypatch.setattr("acp_agent.workspace.processes.background._FIRST_END", 0.01)
+async def test_the_ninth_is_refused_and_may_run_when_one_has_ended():
     async with pool(FakeTerminal({"serve": HANGS})) as processes:
         for _ in range(MOST_ALIVE):
             await processes.start("serve", "/")
