@@ -1,5 +1,6 @@
 """Files that git itself puts into protected places: asked about before git does it."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,10 +22,10 @@ pytestmark = pytest.mark.anyio
 PLANTED = (".vscode/tasks.json", ".envrc", ".husky/pre-commit")
 
 
-@pytest.fixture
-def root(one_commit: Path) -> Path:
+@pytest.fixture(scope="module")
+def branched(committed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository whose branch `evil` has files that editors run, and whose branch `good` has none."""
-    work = one_commit
+    work = Path(shutil.copytree(committed, tmp_path_factory.mktemp("branched") / "work"))
     git(work, "checkout", "-qb", "good")
     (work / "b.txt").write_text("b\n")
     (work / "AGENTS.md").write_text("b\n")
@@ -38,6 +39,11 @@ def root(one_commit: Path) -> Path:
     assert not (work / ".envrc").exists()
     git(work, "update-ref", "refs/remotes/origin/far", "evil")
     return work
+
+
+@pytest.fixture
+def root(branched: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(branched, tmp_path / "work"))
 
 
 def plant(work: Path) -> None:

@@ -1,6 +1,7 @@
 """What commands may change of the repository of a linked worktree, which lies outside the session's folders."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,16 +34,28 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def main(tmp_path: Path) -> Path:
-    """A repository with a commit, the linked worktree `root` and another one, `other`."""
-    main = tmp_path / "main"
-    git(tmp_path, "init", "-q", "-b", "trunk", str(main))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a repository with a commit, `main`, and its linked worktrees `root` and `other`."""
+    folder = tmp_path_factory.mktemp("made")
+    main = folder / "main"
+    git(folder, "init", "-q", "-b", "trunk", str(main))
     (main / "a.txt").write_text("1\n")
     git(main, "add", ".")
     git(main, "commit", "-qm", "first")
     for name in ("root", "other"):
-        git(main, "worktree", "add", "-q", str(tmp_path / name))
+        git(main, "worktree", "add", "-q", str(folder / name))
+    return folder
+
+
+@pytest.fixture
+def main(made: Path, tmp_path: Path) -> Path:
+    """The repository: a copy, which takes less than to have git make it. Its worktrees are beside it."""
+    main = Path(shutil.copytree(made / "main", tmp_path / "main"))
+    for name in ("root", "other"):
+        shutil.copytree(made / name, tmp_path / name)
+        (tmp_path / name / ".git").write_text(f"gitdir: {main}/.git/worktrees/{name}\n")
+        (main / f".git/worktrees/{name}/gitdir").write_text(f"{tmp_path / name}/.git\n")
     return main
 
 
