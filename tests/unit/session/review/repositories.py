@@ -1,7 +1,11 @@
 """Repositories to look at, and programs that would betray that git ran them."""
 
+import os
+import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 SECRET = "what is kept elsewhere"
 
@@ -12,11 +16,22 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 def repository(work: Path) -> None:
-    work.mkdir(exist_ok=True)
-    git(work, "init", "-q")
-    (work / "a.txt").write_text("one\n")
-    git(work, "add", ".")
-    git(work, "commit", "-qm", "first")
+    """Make a folder a repository with one commit, of all in it and of `a.txt`: a copy, since git takes longer."""
+    has_files = work.exists() and any(work.iterdir())
+    shutil.copytree(_made().name, work, dirs_exist_ok=True)
+    if has_files:
+        git(work, "add", ".")
+        git(work, "commit", "-q", "--amend", "-m", "first")
+
+
+@cache
+def _made() -> "TemporaryDirectory[str]":
+    folder = TemporaryDirectory(prefix="acp-repository-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    git(Path(folder.name), "init", "-q")
+    Path(folder.name, "a.txt").write_text("one\n")
+    git(Path(folder.name), "add", ".")
+    git(Path(folder.name), "commit", "-qm", "first")
+    return folder
 
 
 def elsewhere(folder: Path) -> Path:
