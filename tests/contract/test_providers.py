@@ -171,8 +171,8 @@ async def test_parallel_tool_calls_keep_their_order_ids_and_arguments(dialect: D
     )
 
 
-@pytest.mark.parametrize(
-    ("raw", "arguments"),
+@each_row(
+    "raw, arguments",
     [
         ("", {}),
         ("{}", {}),
@@ -287,7 +287,7 @@ async def test_stop_reasons_are_told_in_our_words(name: str, stop: str, expected
         assert (await answer(provider)).stop is expected
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@each_row("newline", ["\n", "\r\n", "\r"])
 async def test_any_line_ending_will_do(dialect: Dialect, newline: str) -> None:
     stream = dialect.stream(text=["a\u2028b\u2029c\u0085d"], newline=newline)
     async with dialect.serving(Reply.stream(stream)) as (provider, _):
@@ -371,8 +371,8 @@ def _error(kind: str, message: str) -> bytes:
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "telling"),
+@each_row(
+    "status, body, kind, telling",
     [
         (400, _error("invalid_request_error", "tools.0: bad schema"), ProviderErrorKind.INVALID_REQUEST, "bad schema"),
         (401, _error("authentication_error", f"invalid key {FAKE_KEY}"), ProviderErrorKind.AUTH, "check FAKE_API_KEY"),

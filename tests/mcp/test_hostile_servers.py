@@ -16,6 +16,7 @@ from acp_agent.mcp.client_session import MAX_TEXT
 from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from acp_agent.workspace.processes.tree import kill_everything
 from tests.mcp.stage import HEALTH, Stage, left_over, on_stage, stdio
+from tests.rows import each_row
 from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = pytest.mark.anyio
@@ -510,8 +511,8 @@ async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
         assert await stage.call("empty") == ""
 
 
-@pytest.mark.parametrize(
-    ("code", "category"),
+@each_row(
+    "code, category",
     [
         (-32603, Category.SERVER_ERROR),
         (-32050, Category.SERVER_ERROR),
@@ -532,7 +533,7 @@ async def test_an_error_has_the_category_of_its_code_and_none_of_the_servers_wor
         assert "failed" not in failure.message + failure.suggestion
 
 
-@pytest.mark.parametrize("code", [-32602, -32601, 400, 7, 1_000_002, 10**40])
+@each_row("code", [-32602, -32601, 400, 7, 1_000_002, 10**40])
 async def test_an_error_for_good_is_the_servers_reply_in_its_own_words(code):
     async with on_stage(stdio("errors")) as stage:
         await stage.reach(McpState.READY)

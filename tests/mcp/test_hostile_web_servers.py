@@ -222,8 +222,8 @@ async def test_who_may_not_enter_does_not_knock_again(code):
         assert web.verbs() == ["initialize"]
 
 
-@pytest.mark.parametrize(
-    ("code", "category"),
+@each_row(
+    "code, category",
     [
         ("401 Unauthorized", Category.POLICY_BLOCKED),
         ("403 Forbidden", Category.POLICY_BLOCKED),

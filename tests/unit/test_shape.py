@@ -29,6 +29,7 @@ from acp_agent.shape import (
     read_plainly,
 )
 from acp_agent.shape_models import validated
+from tests.rows import each_row
 from tests.sizes import sized
 
 SEAMS = ("acp_agent.config", "acp_agent.llm", "acp_agent.output", "acp_agent.protocol", "acp_agent.tools")
@@ -193,8 +194,8 @@ def test_good_data_is_read_without_pydantic_and_as_pydantic_reads_it(value):
     assert read_plainly(Outer, value) == validated(Outer, value)
 
 
-@pytest.mark.parametrize(
-    ("value", "where", "kind"),
+@each_row(
+    "value, where, kind",
     [
         ({"inner": {"name": ""}}, ("inner", "name"), "string_too_short"),
         ({"inner": {"name": "B"}}, ("inner", "name"), "string_pattern_mismatch"),

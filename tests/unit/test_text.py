@@ -89,7 +89,7 @@ MARKED = {
 }
 
 
-@pytest.mark.parametrize("text", MARKED.values(), ids=MARKED)
+@each_row("text", MARKED.values(), ids=MARKED)
 def test_every_tag_of_ours_is_on_the_list_and_defanged(text: str):
     opened = re.findall(r"^</?([a-z-]+)", text, re.MULTILINE)
     assert opened

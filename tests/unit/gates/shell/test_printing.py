@@ -34,8 +34,8 @@ def test_every_command_that_prints_is_named_in_order(text: str, printing: list[s
     assert list(printing_commands(ShellText(text))) == printing
 
 
-@pytest.mark.parametrize(
-    ("text", "printing"),
+@each_row(
+    "text, printing",
     [
         ("FOO=1 timeout -k 5 60 nice -n 5 env A=b .venv/bin/pytest -q", "pytest -q"),
         ("sudo -u root /usr/bin/apt-get update", "apt-get update"),

@@ -3,8 +3,6 @@
 import tomllib
 from importlib.resources import files
 
-import pytest
-
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.arguments import MAX_SCRIPT, awk_asks, sed_asks
 from acp_agent.gates.shell.command import Command, Plain, analyse
@@ -290,7 +288,7 @@ def test_sed_options_that_bring_scripts(args: tuple[str, ...]):
     assert sed_asks(args) != ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "args",
     [
         ("{print $1}", "x"),

@@ -188,7 +188,7 @@ def test_dangerous_shapes_are_named(text: str):
     assert survey(text).hazards
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "walk() { ls; walk x && ls; }",

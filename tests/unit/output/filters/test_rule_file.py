@@ -357,8 +357,8 @@ def test_a_simple_command_gets_its_rules(command: str, rules: list[str]) -> None
     assert rules_for(command) == rules
 
 
-@pytest.mark.parametrize(
-    ("command", "rules"),
+@each_row(
+    "command, rules",
     [
         ("cd x && cargo test 2>&1 | tail -50", ["cargo-build", "cargo-test"]),
         ("cd /srv/app && cargo clippy --workspace -- -D warnings 2>&1", ["cargo-build", "cargo-clippy"]),
