@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 5.0
 """Seconds for the list of one provider. All providers are asked at the same time."""
+_PAUSE = 60.0
+"""Seconds before a provider whose list did not arrive is asked again."""
 _HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
 
 _log = Log(__name__)
@@ -42,9 +46,12 @@ _log = Log(__name__)
 class ModelLists:
     """The lists of all configurations of a process. `changed` is called when a list has arrived."""
 
-    def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], changed: Callable[[], None], clock: Callable[[], float] = monotonic
+    ) -> None:
         self._environ = environ
         self._changed = changed
+        self._clock = clock
         self._known: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], KnownModels] = {}
 
     @cached_property
@@ -56,28 +63,35 @@ class ModelLists:
         key = llm.providers, llm.models
         if key not in self._known:
             providers = ConfiguredProviders.of(llm, self._environ)
-            self._known[key] = KnownModels(providers, lambda: self._table, self._changed)
+            self._known[key] = KnownModels(providers, lambda: self._table, self._changed, self._clock)
         return self._known[key]
 
 
 class KnownModels:
     """The known models of one configuration: from the packaged table, and from the lists of the providers.
 
-    A list is fetched once, for all sessions with this configuration.
+    A list is fetched once, for all sessions with this configuration. A list that did not arrive, as on a machine
+    without a network, is asked for again by a later session.
 
     table     returns the packaged table; reading it takes some milliseconds
+    clock     returns seconds that never decrease
     version   increases with each list that arrives
     """
 
     def __init__(
-        self, providers: ConfiguredProviders, table: Callable[[], ModelTable], changed: Callable[[], None]
+        self,
+        providers: ConfiguredProviders,
+        table: Callable[[], ModelTable],
+        changed: Callable[[], None],
+        clock: Callable[[], float],
     ) -> None:
         self.providers = providers
         self.table = table
         self.version = 0
         self._changed = changed
         self._lists: dict[str, dict[str, ModelInfo]] = {}
-        self._asked = False
+        self._clock = clock
+        self._next_fetch = -inf
 
     def config(self, model: str) -> ProviderConfig | None:
         """Return the configuration of a model's provider for this model; None if there is no such provider."""
@@ -100,22 +114,26 @@ class KnownModels:
         return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
 
     async def fetch(self, catalog: "Catalog", configured: Sequence[str]) -> None:
-        """Fetch the list of every provider, at the first call. Run it as a background task: failures are only logged.
+        """Fetch the lists that are missing, at most once in `_PAUSE`. Run it as a background task.
+
+        Failures are only logged.
 
         configured   models that the user has named. Ollama's list lacks details, which are fetched for these models
         """
-        if self._asked:
+        now = self._clock()
+        if now < self._next_fetch:
             return
-        self._asked = True
+        self._next_fetch = now + _PAUSE
+        version = self.version
         try:
             async with anyio.create_task_group() as tasks:
                 for config in self.providers:
-                    if config.type is not ProviderType.SCRIPTED:
+                    if config.type is not ProviderType.SCRIPTED and not self.has_list(config.name):
                         tasks.start_soon(self._try, catalog, config.name, configured)
         except anyio.get_cancelled_exc_class():
-            self._asked = False  # the next caller may ask again
+            self._next_fetch = -inf  # the next caller may ask again
             raise
-        if self._lists:
+        if self.version != version:
             self._changed()
 
     async def refresh(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> int:

@@ -52,11 +52,12 @@ class Servers:
 
 
 class Rig:
-    """One configuration; counts how often its sessions were told of new lists."""
+    """One configuration; counts how often its sessions were told of new lists. `now` is the time in seconds."""
 
     def __init__(self, available: Sequence[str] = (), *, fetches: bool = True, **llm: Any) -> None:
         self.told = 0
-        self.lists = ModelLists({}, self._changed)
+        self.now = 0.0
+        self.lists = ModelLists({}, self._changed, lambda: self.now)
         self.llm = LlmSettings.model_validate({"providers": PROVIDERS, "model": "cloud:claude-opus-4-6", **llm})
         self.choices = ModelChoices(self.llm, available, self.lists.of(self.llm), fetches=fetches)
 
@@ -115,6 +116,23 @@ async def test_what_cannot_be_fetched_is_left_out_and_told_nobody() -> None:
     silent = Servers()
     await Rig(fetches=False).choices.fetch(silent)
     assert silent.asked == []
+
+
+async def test_a_later_session_asks_again_for_the_lists_that_did_not_arrive() -> None:
+    rig = Rig()
+    offline = Servers(broken=lambda _: True)
+    await rig.choices.fetch(offline)
+    rig.now = 59.0
+    await rig.choices.fetch(offline)
+    assert sorted(offline.asked) == ["cloud", "local", "router"], "no provider is asked again at once"
+    rig.now = 60.0
+    servers = Servers({"router": [info("router:m")]}, broken=lambda provider: provider == "local")
+    await rig.choices.fetch(servers)
+    assert (sorted(servers.asked), rig.told) == (["cloud", "local", "router"], 1)
+    rig.now = 120.0
+    await rig.choices.fetch(servers)
+    assert (sorted(servers.asked), rig.told) == (["cloud", "local", "local", "router"], 1)
+    assert rig.names()[-1] == "router:m"
 
 
 async def test_a_fetch_that_is_broken_off_can_be_made_again() -> None:
