@@ -127,13 +127,16 @@ async def test_a_stored_session_is_undone_on_the_command_line_and_not_while_it_i
 
 async def test_where_it_is_switched_off_nothing_is_kept(tmp_path: Path):
     off = f"{FULL_AUTO}[tools.undo]\nenabled = false\n"
-    async with aided(tmp_path, ("bash", {"command": SH}), "done", config=off, serves="") as (agent, _, _):
+    steps = (("bash", {"command": SH}), "done", "understood")
+    async with aided(tmp_path, *steps, config=off, serves="") as (agent, model, _):
         prepared(agent)
         await agent.say("change them")
         assert "Undo is off" in await agent.say("/undo")
         assert "Undo: off" in await agent.status()
         assert not (agent.editor.home.data / "undo").exists()
         assert "a.txt" in str(agent.calls[0].final["content"]), "the difference is shown"
+        await agent.say("what now?")
+        assert "took back" not in told(model.requests[-1])
 
 
 async def test_the_first_copy_of_a_large_folder_is_made_beside_the_models_answer(tmp_path: Path):

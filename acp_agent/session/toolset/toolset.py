@@ -54,7 +54,7 @@ from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from acp_agent.workspace.roots import ReadableFolder, Root, RootPool, Roots
 from acp_agent.workspace.seen_files import SeenFiles
-from acp_agent.workspace.undo import report
+from acp_agent.workspace.undo import UndoError, report
 
 if TYPE_CHECKING:
     from acp_agent.gates.hooks import ToolHooks
@@ -216,6 +216,7 @@ class SessionTools:
         self._custom: tuple[CustomTool, ...] = ()
         self._hooks: ToolHooks | None = None
         self._faults: tuple[str, ...] = ()
+        self._fault: ConfigError | None = None  # of the configuration that `closed` was called for
         self._folders = RootPool()
         self.gates = Gates()
         self.roots: Roots | None = None
@@ -247,9 +248,11 @@ class SessionTools:
         return found is not None and runs_its_input(found.command)
 
     async def restore(self, number: int | None, *, redo: bool) -> str:
-        """Undo the agent's changes of a turn, or redo them. Return the message for the user."""
+        """Undo the agent's changes of a turn, or redo them. Return the message for the user. Raises UndoError."""
+        if self._fault is not None:
+            raise UndoError(f"The configuration is unusable: {self._fault}. Correct it, then try again.")
         if self.watch is None or self.watch.limits is None or self.roots is None:
-            return "Undo is off (`tools.undo.enabled`)."
+            raise UndoError("Undo is off (`tools.undo.enabled`).")
         action = partial(self.snapshots.restore, self.roots, self.watch.limits, number, redo=redo)
         with self._cache.changing():
             restored = await to_thread.run_sync(action)
@@ -257,6 +260,8 @@ class SessionTools:
 
     def undo_status(self) -> Sequence[str]:
         """Return a line for /status if not every change can be undone."""
+        if self._fault is not None:
+            return ("Undo: off while the configuration is unusable",)
         off = self.watch is None or self.watch.limits is None
         why = "`tools.undo.enabled`" if off else "; ".join(dict.fromkeys(self.snapshots.troubles.values()))
         return (f"Undo: off, at least in part ({why})",) if why else ()
@@ -315,6 +320,7 @@ class SessionTools:
         state.memory.limit(loaded.settings.tools)
         self.gates = gates
         self.roots = roots
+        self._fault = None
         return ToolsetSnapshot(toolset, backends)
 
     def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:
@@ -368,6 +374,7 @@ class SessionTools:
         closed = DenyAllToolset(fault)
         self.gates = Gates()
         self.roots = None
+        self._fault = fault
         backends = closed.backends(self._cwd, self._folders.open)
         executor = GatedExecutor(closed.gates, ToolRunner(backends, self._cwd, self._state.emit))
         return ToolsetSnapshot(self._front_door(closed, executor, closed.gates, backends), backends)

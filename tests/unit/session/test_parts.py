@@ -137,6 +137,7 @@ async def test_what_was_taken_back_is_brought_back_where_that_is_wanted(monkeypa
         snapshots=snapshots,
         _cache=cache,
         _cwd="/w",
+        _fault=None,
     )
     for redo in (True, False):
         assert await tools.restore(3, redo=redo) == ("restored", "/w", redo)

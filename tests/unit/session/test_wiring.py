@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.config.load import Loaded
@@ -19,8 +20,9 @@ from acp_agent.session.toolset.gate_factory import ResultWrappers, build_executo
 from acp_agent.session.toolset.settings import filter_engine, permission_rules, redactor, session_policy
 from acp_agent.session.toolset.toolset import DenyAllToolset, SessionTools
 from acp_agent.tools.registry import ToolLimits
-from acp_agent.workspace.roots import Root
+from acp_agent.workspace.roots import Root, RootPool
 from acp_agent.workspace.snapshots import SnapshotLimits
+from acp_agent.workspace.undo import UndoError
 from tests.unit.gates.chain import SPECS, call
 
 
@@ -211,8 +213,27 @@ def test_undo_is_told_to_be_off_where_not_all_can_be_taken_back():
         (SimpleNamespace(limits=5), {}, ()),
         (SimpleNamespace(limits=5), troubles, ("Undo: off, at least in part (no room; no git)",)),
     ):
-        made: Any = Tools(watch=watch, snapshots=SimpleNamespace(troubles=why))
+        made: Any = Tools(watch=watch, snapshots=SimpleNamespace(troubles=why), _fault=None)
         assert made.undo_status() == told
+
+
+def test_undo_names_the_configuration_where_that_is_unusable_and_its_setting_where_it_is_off(tmp_path):
+    async def restored(tools: SessionTools) -> None:
+        await tools.restore(None, redo=False)
+
+    state = SimpleNamespace(auditor=None, emit=None)
+    needs = SimpleNamespace(reformatter=None)
+    made: Any = Tools(
+        watch=None, roots=None, snapshots=SimpleNamespace(troubles={}), _fault=None,
+        _cwd=str(tmp_path), _folders=RootPool(), _state=state, _needs=needs, _redactor=str,
+    )  # fmt: skip
+    with pytest.raises(UndoError, match=r"^Undo is off \(`tools\.undo\.enabled`\)\.$"):
+        anyio.run(restored, made)
+    made.closed(ConfigError("config.toml", "a", "b", "c"))
+    made._folders.close()
+    with pytest.raises(UndoError, match=r"^The configuration is unusable: "):
+        anyio.run(restored, made)
+    assert made.undo_status() == ("Undo: off while the configuration is unusable",)
 
 
 def test_tools_are_outdated_as_soon_as_what_the_user_brings_is_another():
