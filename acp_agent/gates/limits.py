@@ -34,6 +34,10 @@ class QuotaUse(NamedTuple):
     limit: int | None
 
 
+_REMEMBERED = 10_000
+"""The newest batches and calls whose ids a quota knows. An older call would count again, but none runs for so long."""
+
+
 class Quota:
     """The quota of one session. It never awaits between checking and counting, so it is exact under concurrency.
 
@@ -42,15 +46,14 @@ class Quota:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
-        self._batches: set[str] = set()
-        self._calls: set[str] = set()
-        self._earlier = (0, 0)  # batches and calls in earlier processes
+        self._used = (0, 0)  # batches and calls
+        self._batches: dict[str, None] = {}  # the ids, oldest first
+        self._calls: dict[str, None] = {}
 
     @property
     def use(self) -> QuotaUse:
         """The use since the start, or since `reset`."""
-        batches, calls = self._earlier
-        return QuotaUse(batches + len(self._batches), calls + len(self._calls), self.limit)
+        return QuotaUse(*self._used, self.limit)
 
     def limit_to(self, limit: int | None) -> None:
         """Allow this many batches from now on; None for no limit."""
@@ -58,27 +61,40 @@ class Quota:
 
     def restore(self, batches: int, calls: int) -> None:
         """Go on counting from what a stored session has used."""
-        self._earlier = (batches, calls)
+        self._used = (batches, calls)
 
     def admits(self, call: ToolCall) -> bool:
         """Return whether a call may run. The user's calls always may, and so may other calls of an admitted batch."""
         if call.origin is CallOrigin.USER or self.limit is None:
             return True
-        return (call.batch or call.id) in self._batches or self._earlier[0] + len(self._batches) < self.limit
+        return (call.batch or call.id) in self._batches or self._used[0] < self.limit
 
     def take(self, call: ToolCall) -> bool:
         """Return `admits`, and count the call if that is true. The same call counts once."""
         admitted = self.admits(call)
         if admitted and call.origin is not CallOrigin.USER:
-            self._batches.add(call.batch or call.id)
-            self._calls.add(call.id)
+            batches, calls = self._used
+            self._used = (
+                batches + _is_new(call.batch or call.id, self._batches),
+                calls + _is_new(call.id, self._calls),
+            )
         return admitted
 
     def reset(self) -> None:
         """Start over, for /clear."""
         self._batches.clear()
         self._calls.clear()
-        self._earlier = (0, 0)
+        self._used = (0, 0)
+
+
+def _is_new(key: str, known: dict[str, None]) -> bool:
+    """Return whether an id is new, and remember it. The oldest one is forgotten if there are too many."""
+    if key in known:
+        return False
+    known[key] = None
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]
+    return True
 
 
 class QuotaGate(Gate):

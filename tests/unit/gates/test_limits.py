@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult
+from acp_agent.gates import limits
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.limits import WINDOW, Quota, QuotaGate, QuotaUse, RateLimit, RateLimitGate
 from tests.unit.gates.chain import Judged, Recorder, call
@@ -93,6 +94,22 @@ async def test_no_limit_refuses_nothing_and_still_counts():
     for number in range(200):
         assert (await gate.execute(made(number, f"b{number // 2}"))).failure is None
     assert quota.use == QuotaUse(100, 200, None)
+
+
+def test_of_a_long_session_only_the_newest_calls_are_remembered_and_all_are_counted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "_REMEMBERED", 10)
+    quota = Quota()
+    for number in range(100):
+        quota.take(ToolCall(f"c{number}", "read", {}, batch=f"b{number // 2}"))
+    assert quota.use == QuotaUse(50, 100, None)
+    assert (list(quota._calls), list(quota._batches)) == (
+        [f"c{number}" for number in range(90, 100)],
+        [f"b{number}" for number in range(40, 50)],
+    )
+    quota.limit_to(50)
+    assert quota.take(ToolCall("c99", "read", {}, batch="b49"))
+    assert not quota.take(ToolCall("c100", "read", {}, batch="b50"))
+    assert quota.use == QuotaUse(50, 100, 50)
 
 
 async def test_reset_starts_over():
