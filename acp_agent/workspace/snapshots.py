@@ -197,7 +197,8 @@ class FolderWatch:
         self._skipped = skipped
         self._folders: dict[str, _Folder] = {}
         self._rules = IgnoreRules(root, ".", TimeLimit(inf))
-        self._ignored: dict[str, bool] = {}
+        self._ignored: dict[str, bool] = {}  # by folder: those that the last whole walk met, and those met since
+        self._earlier: dict[str, bool] = {}  # the same before a whole walk that is under way
         self._rule_stamps: dict[str, _Stamp] = {}
         self._events: _KernelEvents | None = None
         self._stored: dict[str, tuple[IndexStamp, str]] = {}
@@ -232,9 +233,12 @@ class FolderWatch:
         dirty = None if self._events is None else self._events.folders()
         changes, found = dict[str, EntryChange](), dict[str, _Found]()
         whole, self._whole, self._linked = self._whole or dirty is None, True, False
+        if whole:
+            self._earlier, self._ignored = self._ignored, {}
         self._walk([""] if whole else sorted(dirty or (), reverse=True), changes, found, whole=whole)
         if self._linked and not whole:  # for a hard-linked file, the kernel reports only one of its names
             self._walk([""], changes, found, whole=True)
+        self._earlier.clear()
         self._keep(list(found.values()), changes)
         self._stored.clear()
         self._whole = False
@@ -422,11 +426,13 @@ class FolderWatch:
     def _is_entered(self, path: str, name: str) -> bool:
         ignored = self._ignored.get(path)
         if ignored is None:
-            ignored = (
-                name in _SKIPPED
-                or self.root.absolute(path) == self._skipped
-                or self._rules.ignores(path, is_directory=True)
-            )
+            ignored = self._earlier.get(path)
+            if ignored is None:
+                ignored = (
+                    name in _SKIPPED
+                    or self.root.absolute(path) == self._skipped
+                    or self._rules.ignores(path, is_directory=True)
+                )
             self._ignored[path] = ignored
         return not ignored
 

@@ -80,6 +80,21 @@ def test_ignored_files_and_the_folders_of_tools_are_not_looked_at(folder: Folder
     assert folder.names(folder.watch.since(state)) == (["kept.py"], [], ["kept.py"])
 
 
+def test_what_is_known_of_folders_that_are_gone_is_forgotten(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("out*/\n")
+    with Roots(str(tmp_path)) as roots:
+        watch = FolderWatch(roots.all[0], TextStore(), SnapshotLimits())
+        for number in range(20):
+            folders = [tmp_path / f"{name}{number}" for name in ("out", "made")]
+            for folder in folders:
+                folder.mkdir()
+            watch.look_at_all()
+            watch.look(first=True)
+            for folder in folders:
+                folder.rmdir()
+        assert sorted(watch._ignored.items()) == [("made19", False), ("out19", True)]
+
+
 def test_names_that_are_no_utf_8_are_noticed_beside_an_ignore_file(folder: Folder) -> None:
     folder.put(".gitignore", "*.log\n")
     inside, log = os.fsdecode(b"caf\xe9/\xff.py"), os.fsdecode(b"caf\xe9/\xff.log")
