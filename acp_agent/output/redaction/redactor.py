@@ -63,7 +63,8 @@ class RedactionStream:
     - a secret continues after a single carriage return;
     - a line is longer than 64 KiB: it is cut between secrets, at a blank if one is near, and each part is redacted by
       itself;
-    - the base64 lines above the footer of a private key without header are more than 8 KiB;
+    - the base64 lines above the footer of a private key without header are more than 8 KiB, or they are only its short
+      last line behind a timestamp or the like;
     - `hurry` was called.
     """
 

@@ -6,6 +6,7 @@ removed whole, with header and footer. A header or footer without a body, as in 
 may begin with a number or a file name, as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from acp_agent.text import lazy_regex
 _MARK = b"[REDACTED"
 _PLACEHOLDER = lazy_regex(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
 _LONGEST_PLACEHOLDER = 51
+_REMOVED = placeholder("private-key").encode()  # a block that an earlier round has removed: no other contains it
 _BY_START = itemgetter(0, 3)  # start, rank
 
 
@@ -91,6 +93,8 @@ _FOOTER = lazy_regex(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5
 _HEADER = lazy_regex(
     rb"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|\$ANSIBLE_VAULT;[0-9.]+;|Private-Lines: [0-9]"
 )
+_BOUND = lazy_regex(rb"-{4,5} ?(?:BEGIN|END) [A-Z0-9 ]{1,40}-{4,5}\s{0,8}\Z")  # what stands behind it has no body
+_LONGEST_BOUND = 68
 _RUN = lazy_regex(rb"[A-Za-z0-9+/=]{40,}")
 _PIECE = lazy_regex(rb"[A-Za-z0-9+/=_-]{12,}")
 _ATTRIBUTE = lazy_regex(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
@@ -144,9 +148,39 @@ def header_end(data: bytes, start: int) -> int:
 
 
 def headless_tail(data: bytes, start: int) -> int:
-    """Return the start, at least `start`, of the lines at the end that would be secret if a footer came next."""
+    """Return the start, at least `start`, of the lines at the end that would be secret if a footer came next.
+
+    The footer would tell what stands before each line. It is taken to be what stands before the base64 of the last two.
+    """
     last = data.rfind(b"\n", start, len(data) - 1) + 1 or start
-    return _climb(data, len(data), start, b"") if _MAY_BE_LAST.search(data, last) else len(data)
+    if not _MAY_BE_LAST.search(data, last):
+        return len(data)
+    top = max(start, _last_end(data))
+    run = _RUN.search(data, max(top, data.rfind(b"\n", top, max(top, last - 1)) + 1))
+    margins = {b"", _margin(data, run.start()) if run else b""}
+    return min(_climb(data, len(data), top, margin) for margin in margins)
+
+
+def _removed_end(data: bytes, start: int, end: int) -> int:
+    """Return where the last private key in `start:end` that was already removed ends, or `start` if there is none."""
+    removed = data.rfind(_REMOVED, start, end)
+    return start if removed < 0 else removed + len(_REMOVED)
+
+
+def _behind_marks(data: bytes, start: int, end: int) -> int:
+    """Return where the last header or footer in `start:end` ends, or `start` if there is none."""
+    if data.find(b"PRIVATE KEY", start, end) < 0:
+        return start
+    marks = (*_FOOTER.finditer(data, start, end), *_HEADER.finditer(data, start, end))
+    return max((mark.end() for mark in marks), default=start)
+
+
+def _last_end(data: bytes) -> int:
+    """Return where the last private key that a header begins ends, or the header. 0 if there is none."""
+    after = _removed_end(data, 0, len(data))
+    for header in deque(_HEADER.finditer(data, after), maxlen=1):
+        return max(header.end(), walk(data, *header.span()).end)
+    return after
 
 
 def walk(data: bytes, start: int, header_end: int) -> Block:
@@ -154,17 +188,21 @@ def walk(data: bytes, start: int, header_end: int) -> Block:
     eol = _line_end(data, header_end)
     another = _HEADER.search(data, header_end, eol)
     here = another.start() if another else eol
+    removed = data.find(_REMOVED, header_end, here)
+    here = here if removed < 0 else removed
     footer = _FOOTER.search(data, header_end, here)
     if footer:
         return Block(start, footer.end() if _PIECE.search(data, header_end, footer.start()) else start)
     runs = [run.end() for run in _RUN.finditer(data, header_end, here)]
-    if runs or another:  # a key on one line, with escaped line ends, that is cut off
+    if runs or here < eol:  # a key on one line, with escaped line ends, that is cut off
         return Block(start, runs[-1] if runs else start)
     end, fillers, words, seen, margin = start, 0, 0, False, _margin(data, start)
     while eol < len(data):
         if eol + 1 == len(data):
             break
         first, eol = eol + 1, _line_end(data, eol + 1)
+        if _REMOVED in data[first:eol]:
+            return Block(start, end)
         line = _text(data, first, margin)
         if footer := _FOOTER.search(data, line, eol):
             return Block(start, footer.end() if seen else start)
@@ -185,7 +223,13 @@ def walk(data: bytes, start: int, header_end: int) -> Block:
 
 
 def _headless(data: bytes, start: int, end: int, after: int) -> Block | None:
+    after = _removed_end(data, after, start)
     line = data.rfind(b"\n", after, start) + 1 or after
+    behind = _behind_marks(data, line, start)
+    if behind > line:
+        line = after = behind
+    if _BOUND.search(data, max(line, start - _LONGEST_BOUND), start):
+        return None
     margin = _margin(data, start)
     here = _PIECE.search(data, _text(data, line, margin), start)
     if here:
@@ -199,6 +243,9 @@ def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
     first = bottom
     while first > top:
         line = max(top, data.rfind(b"\n", top, first - 1) + 1)
+        behind = _behind_marks(data, line, first - 1)
+        if behind > line:  # another block ends on this line
+            line = top = behind
         text = _text(data, line, margin)
         if not (first == bottom and _is_last(data, text, first - 1)):
             run = _RUN.search(data, text, first - 1)

@@ -17,6 +17,13 @@ redact = Redactor()
 texts = st.lists(st.sampled_from(FRAGMENTS), max_size=10).map("".join)
 
 
+LINES = [filled("{b:64}", f"line {number}") for number in range(12)]
+LAST = filled("{b:23}", "last")
+HEADER, FOOTER = "-----BEGIN RSA PRIVATE " + "KEY-----", "-----END RSA PRIVATE " + "KEY-----"
+KEY = [HEADER, *LINES, LAST, FOOTER]
+PASSWORD = "a8F3kLm9Qz2XvB7nT5wY"
+
+
 def streamed(text, sizes):
     stream, given_back, position = redact.stream(), [], 0
     for size in sizes:
@@ -26,9 +33,41 @@ def streamed(text, sizes):
 
 
 @given(texts, st.lists(st.integers(1, 60), max_size=60))
+@example("\\nmachine host\n  login bob\n  password obviously-fake1", [25])
 @example("".join(f"{text}\n" for text, _ in SECRETS), [1] * 3000)
 def test_pieces_give_what_the_whole_text_gives(text, sizes):
     assert streamed(text, sizes) == redact(text)
+
+
+def pem(what, *, first=True, last=True):
+    """Return a block as in a PEM file without a final line end, also without its `first` or `last` line."""
+    lines = [f"-----BEGIN {what}-----"] * first + [*LINES[:2], "abc="] + [f"-----END {what}-----"] * last
+    return "\n".join(lines)
+
+
+PRIVATE, CERTIFICATE = "PRIVATE " + "KEY", "CERTIFICATE"
+BLOCKS = [
+    pem(CERTIFICATE),
+    *(pem(PRIVATE, first=first, last=last) for first in (True, False) for last in (True, False)),
+    *(f"-----{word} {what}-----" for word in ("BEGIN", "END") for what in (PRIVATE, CERTIFICATE)),
+    "\n", "\n", " ", "text\n", "abc=\n", LINES[0],
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(BLOCKS), max_size=8).map("".join), st.lists(st.integers(1, 300), max_size=9))
+@example(f"{pem(PRIVATE)}-----END CERTIFICATE-----{pem(PRIVATE, first=False)}", [])
+@example(f"{pem(CERTIFICATE)}-----END {PRIVATE}-----", [])
+@example(f"{LINES[0]}\n{pem(PRIVATE)}-----END {PRIVATE}-----", [])
+@example(f"-----BEGIN {PRIVATE}-----\n{pem(PRIVATE)}{LINES[0]}\n", [])
+@example(f"{pem(PRIVATE)}-----BEGIN {PRIVATE}-----\n{pem(PRIVATE)}{LINES[0]}\n", [])
+def test_keys_and_certificates_that_run_together_come_out_of_a_stream_as_of_the_whole(text, sizes):
+    lines = [len(line) for line in text.splitlines(keepends=True)]
+    assert streamed(text, lines) == streamed(text, sizes) == redact(text)
+
+
+def test_what_stands_between_a_removed_key_and_a_footer_is_removed_as_well():
+    text = f"[REDACTED:private-key]{PASSWORD}-----END {PRIVATE}-----\n"
+    assert redact(text) == streamed(text, [30]) == "[REDACTED:private-key][REDACTED:private-key]\n"
 
 
 def test_lines_come_out_as_soon_as_they_are_whole():
@@ -80,13 +119,6 @@ def test_a_stream_can_be_used_again_after_its_end():
     assert stream.feed("next\n") == "next\n"
 
 
-LINES = [filled("{b:64}", f"line {number}") for number in range(12)]
-LAST = filled("{b:23}", "last")
-HEADER, FOOTER = "-----BEGIN RSA PRIVATE " + "KEY-----", "-----END RSA PRIVATE " + "KEY-----"
-KEY = [HEADER, *LINES, LAST, FOOTER]
-PASSWORD = "a8F3kLm9Qz2XvB7nT5wY"
-
-
 def read(lines):
     return numbered(lines, 37, 2000)
 
@@ -116,6 +148,12 @@ def docker(lines):
 
 def timestamps(lines):
     return "\n".join(f"2026-03-04T05:06:{number:02}.123456Z {line}" for number, line in enumerate(lines))
+
+
+def pods(lines):
+    return "\n".join(
+        f"[pod/web-76c5bb7d9-x8z2l/web] 2026-03-04T05:06:{n:02}.123456Z {line}" for n, line in enumerate(lines)
+    )
 
 
 SHAPES = [read, grep, grep_with_context, gnu_grep, diff, docker, timestamps]
@@ -149,11 +187,11 @@ def test_a_page_that_ends_inside_a_private_key_shows_nothing_of_it(shape):
     assert redacted.startswith(shape([""]).rstrip("\n"))
 
 
-@several
-def test_a_stream_of_such_lines_says_what_the_whole_text_says(shape):
-    text = shape(["first", *KEY, "after the key"]) + "\n"
-    stream = redact.stream()
-    assert "".join(map(stream.feed, text.splitlines(keepends=True))) + stream.finish() == redact(text)
+@pytest.mark.parametrize("shape", [*SHAPES, pods], ids=lambda shape: shape.__name__)
+@each_row("lines", [["first", *KEY, "after the key"], KEY[4:], ["first", *KEY[4:], "after the key"], KEY[:4]])
+def test_a_stream_of_such_lines_says_what_the_whole_text_says(shape, lines):
+    text = shape(lines) + "\n"
+    assert streamed(text, [len(line) for line in text.splitlines(keepends=True)]) == redact(text)
 
 
 @several
