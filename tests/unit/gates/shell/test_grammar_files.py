@@ -134,7 +134,7 @@ gunzip -c a.gz
 xz -T0 a
 zstd -19 -T0 a
 zcat a.gz
-rsync -av --delete a b
+rsync -av a b
 rsync -a --exclude x a b
 ar rcs a.a b.o
 jar tf a.jar

@@ -166,6 +166,7 @@ def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_te
         "sed --in-place=.bak d x",
         "gsed -i d x",
         "sed -i.bak d x",
+        "rsync -a --delete a/ b",
         "sqlite3 x.db 'drop table y'",
         "psql -c 'TRUNCATE y'",
     ],
