@@ -39,7 +39,7 @@ _MOST_TOGETHER = 128  # forms, of some ten values
 
 
 class KnownSecrets:
-    """Known values in the forms in which they occur: plain, base64, URL-escaped and JSON-escaped.
+    """Known values in the forms in which they occur: plain, base64, hexadecimal, URL-escaped and JSON-escaped.
 
     There is one instance in the process. Any thread may add and read. Readers see all values of one `add`, or none.
     """
@@ -133,8 +133,13 @@ def _forms(value: str) -> Iterator[bytes]:
         if len(encoded) >= SHORTEST:
             yield encoded
             yield encoded.translate(_URLSAFE)
+    if len(raw) <= _LONGEST_HEX:
+        yield raw.hex().encode()
+        yield raw.hex().upper().encode()
 
 
+_LONGEST_HEX = 512
+"""The longest value, in bytes, whose hexadecimal digits are searched for. Dumps of longer ones have several lines."""
 _URLSAFE = bytes.maketrans(b"+/", b"-_")
 
 

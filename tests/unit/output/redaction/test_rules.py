@@ -124,6 +124,8 @@ def knowing(*values):
         quote(VALUE, safe="").replace("%2F", "%2f").replace("%C3%A9", "%c3%a9").replace("%2B", "%2b"),
         json.dumps(VALUE)[1:-1],
         json.dumps(VALUE, ensure_ascii=False)[1:-1],
+        VALUE.encode().hex(),
+        VALUE.encode().hex().upper(),
     ],
 )
 def test_a_value_goes_in_every_form(form):
@@ -139,6 +141,12 @@ def test_base64_of_a_text_around_the_value_keeps_next_to_none_of_it(before, afte
     assert "[REDACTED:known]" in redacted
     kept = redacted.replace("[REDACTED:known]", "")
     assert len(kept) <= (len(before) + len(after) + 2) * 4 / 3 + 6
+
+
+def test_hexadecimal_digits_go_where_they_stand_among_others_and_of_long_values_they_are_not_searched_for():
+    assert knowing(VALUE)(f"0a{VALUE.encode().hex()}0a") == "0a[REDACTED:known]0a"
+    long = VALUE * 100
+    assert knowing(long)(long.encode().hex()) == long.encode().hex()
 
 
 def test_values_shorter_than_eight_characters_are_ignored():
