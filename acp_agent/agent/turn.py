@@ -210,6 +210,9 @@ def _ends(text: str) -> str:
 _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TOO_LONG)
 """Errors that would occur again with every request if the prompt stayed in the history."""
 
+_BUDGET_STOP = 0.8
+"""The fraction of the budget after which no further call is made, unless the conversation is shortened."""
+
 
 @frozen
 class Limits:
@@ -217,17 +220,12 @@ class Limits:
 
     max_tool_iterations  model calls in one turn. 0 for no limit
     context_budget       tokens that the conversation may fill. None means the model's context window
-    budget_stop          fraction of the budget after which no further call is made, unless the conversation is
-                         shortened
-    max_output_tokens    output of one model call. None leaves it to the provider
     max_parallel_tools   number of tool calls of one answer that run at the same time
     max_calls            number of tool calls of one answer that run
     """
 
     max_tool_iterations: int = 200
     context_budget: int | None = None
-    budget_stop: float = 0.8
-    max_output_tokens: int | None = None
     max_parallel_tools: int = 8
     max_calls: int = MOST_CALLS
 
@@ -433,7 +431,7 @@ class _Turn:
         """Send one request. The answer is kept even if the call fails, without what the tool selection had added."""
         agent, hooks = self._agent, self._hooks
         offered = tuple(hooks.selection.offered(specs))
-        request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
+        request = ModelRequest(agent.system_prompt, self._history.messages(), offered)
         # An unfinished reply may fill a quarter of the budget: a byte for each token of it, and a token has about four.
         reply = Reply(agent.emit, keeps=agent.budget, opening=PARAGRAPH if self._spoke else "")
         try:
@@ -460,7 +458,7 @@ class _Turn:
         if not budget or (limiter is not None and await limiter.make_room(budget)):
             return None
         used = self._history.estimate()
-        if used <= budget * self._agent.limits.budget_stop:
+        if used <= budget * _BUDGET_STOP:
             return None
         if not self._kept_reply:
             self._history.forget_turn()
