@@ -256,7 +256,8 @@ def _name(host: str) -> str:
 
 
 _LONGEST = 10_000  # characters of one field, which may hold two paths and a word
-_WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
+TOLD = {"allow": "allowed", "deny": "denied", "ask": "asked", "blocked": "blocked"}
+"""The verdicts in words for the user."""
 EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
 
 
@@ -323,7 +324,7 @@ def _tell(found: JsonObject) -> int:
     """Print a verdict for the user and return its exit code."""
     word = str(found["verdict"])
     subject = found.get("path", found.get("url"))
-    lines = [(_WORDS[word], f"{found.get('access', 'get')} {subject}")]
+    lines = [(TOLD[word], f"{found.get('access', 'get')} {subject}")]
     for name in ("resolved", "addresses", "reason", "category"):
         value = found.get(name)
         if value:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
+from acp_agent.cli.check import EXIT_CODES, TOLD, print_lines
 from acp_agent.cli.config import loaded_for, warn
 from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
@@ -95,7 +96,7 @@ class CommandVerdict:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the verdict for the user as pairs of a label and a text."""
-        yield told(self.word), self.command
+        yield TOLD[self.word], self.command
         if self.rule:
             yield "rule", self.rule
         yield from (("reason", reason) for reason in self.reasons)
@@ -105,11 +106,6 @@ class CommandVerdict:
                     yield from _told(command, command.joined)
             case Opaque(reason):
                 yield "opaque", reason
-
-
-def told(word: Word) -> str:
-    """Return a verdict in words for the user."""
-    return {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(word, word)
 
 
 def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
@@ -178,7 +174,7 @@ class CommandJudge:
         if sandbox != "off":
             lines.append(("sandbox", sandbox))
         judged_there = self._others(text, custom)
-        others = [f"{level}: {told(other.word)}" for level, other in judged_there if other.word != found.word]
+        others = [f"{level}: {TOLD[other.word]}" for level, other in judged_there if other.word != found.word]
         if others:
             lines.append(("level", "; ".join((f"this is for {self._level}", *others))))
         return found.word, lines
@@ -267,7 +263,6 @@ def custom_tool(args: argparse.Namespace) -> int:
 
     Return the exit code of `check`. Raises AgentError for a file that is not a tool.
     """
-    from acp_agent.cli.check import EXIT_CODES, print_lines  # noqa: PLC0415 - it imports this module
     from acp_agent.tools.custom import check, example  # noqa: PLC0415 - only this subcommand needs it
 
     tool = _tool_in(args.file)
