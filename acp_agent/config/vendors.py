@@ -90,11 +90,11 @@ def _usual(
 def check_models(reader: Reader, layer: Layer) -> None:
     """Report the models of unknown providers, and drop them except those in `acp.available_models`.
 
-    If `llm.model` is not set, the first of `acp.available_models` becomes it. Call this after `add_vendors`.
+    If `llm.model` is not set, the first of `acp.available_models` becomes it unless its provider is unknown. Call this
+    after `add_vendors`.
     """
     available = cast("tuple[str, ...]", layer.values.get(_AVAILABLE, ()))
-    if available and "llm.model" not in layer.values:
-        layer.put("llm.model", available[0], layer.origins[_AVAILABLE])
+    is_unset = "llm.model" not in layer.values
     names = {provider.name for provider in layer.providers()}
 
     def unknown(key: str, model: str) -> bool:
@@ -111,8 +111,9 @@ def check_models(reader: Reader, layer: Layer) -> None:
         model = layer.values.get(key)
         if isinstance(model, str) and unknown(key, model):
             del layer.values[key], layer.origins[key]
-    for model in available:
-        unknown(_AVAILABLE, model)
+    unusable = {model for model in available if unknown(_AVAILABLE, model)}
+    if is_unset and available and available[0] not in unusable:
+        layer.put("llm.model", available[0], layer.origins[_AVAILABLE])
     models = cast("tuple[str, ...]", layer.values.get(_FALLBACK, ()))
     known = tuple(model for model in models if not unknown(_FALLBACK, model))
     if known != models:

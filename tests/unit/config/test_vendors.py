@@ -123,6 +123,29 @@ def test_models_of_unknown_providers_are_told_and_left_out():
     assert layer.values["llm.fallback"] == ("scripted:b", "scripted:d")
 
 
+def test_an_unknown_first_model_of_those_available_is_told_once_and_not_chosen():
+    layer, reader = Layer(), Reader()
+    layer.put("acp.available_models", ("x:a", "scripted:b", "y:c"), "~/config.toml")
+    add_vendors(reader, layer, {})
+    check_models(reader, layer)
+    assert [str(problem) for problem in reader.problems] == [
+        f'~/config.toml: acp.available_models = "x:a": {EXPECTED}',
+        f'~/config.toml: acp.available_models = "y:c": {EXPECTED}',
+    ]
+    assert "llm.model" not in layer.values
+
+
+def test_the_first_available_model_is_chosen_only_where_none_is_named():
+    for named, chosen in ((None, "scripted:b"), ("scripted:a", "scripted:a"), ("x:a", None)):
+        layer, reader = Layer(), Reader()
+        layer.put("acp.available_models", ("scripted:b", "y:c"), "~/config.toml")
+        if named is not None:
+            layer.put("llm.model", named, "~/config.toml")
+        add_vendors(reader, layer, {})
+        check_models(reader, layer)
+        assert layer.values.get("llm.model") == chosen
+
+
 @pytest.mark.parametrize("vendor", ["anthropic", "openai", "ollama"])
 @pytest.mark.parametrize("key", ["llm.model", "llm.embedding_model", "llm.fallback", "acp.available_models"])
 def test_a_vendor_that_a_model_names_is_there_without_a_key(vendor, key):
