@@ -238,8 +238,9 @@ class TurnEngine:
         elif slip:
             return await self._say(_hint(*slip))
         elif mention := self._handler.mentioned(prompt.texts):
-            agent, task = mention
-            return await self._say(await self._handler.give(agent, prompt.message_with(task, 1).text))
+            agent, words = mention
+            task = prompt.message_with(words, commands.length(prompt.texts)).text
+            return await self._say(await self._handler.give(agent, task))
         narrowed = self._handler.limited_to(None if expansion is None else expansion.tools)
         with narrowed, self._handler.reading_only() if isinstance(outcome, Review) else nullcontext():
             return await self._run(parts)

@@ -117,33 +117,32 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
 
     texts   the texts of the prompt, in order
     """
-    noted = bool(texts) and texts[0].startswith(_NOTE)
-    name, argument = _words(_behind_note(texts) if noted else next(iter(texts), ""))
-    if name not in set(CommandName) or (noted and name == CommandName.RUN):
+    name, argument = _words(_beginning(texts))
+    if name not in set(CommandName) or (_has_note(texts) and name == CommandName.RUN):
         return None
     return CommandName(name), argument
 
 
 def length(texts: Sequence[str]) -> int:
     """Return how many texts of a prompt the command at its beginning takes: one, or two with Jupyter's note."""
-    return 2 if len(texts) > 1 and texts[0].startswith(_NOTE) else 1
+    return 2 if len(texts) > 1 and _has_note(texts) else 1
 
 
 def first_word(texts: Sequence[str]) -> tuple[str, str]:
     """Return the word after the slash with which a prompt begins, and what follows it; two empty texts for none."""
-    return _words(next(iter(texts), ""))
+    return _words(_beginning(texts))
 
 
 def mentioned(texts: Sequence[str], names: Collection[str]) -> tuple[str, str] | None:
     """Return the sub-agent with whose `@name` a prompt begins, and the words behind it; None for other prompts."""
-    first, *rest = next(iter(texts), "").strip().split(maxsplit=1) or [""]
+    first, *rest = _beginning(texts).strip().split(maxsplit=1) or [""]
     name = first[1:].rstrip(":,")
     return (name, "".join(rest)) if first.startswith("@") and name in names else None
 
 
 def misspelt(texts: Sequence[str]) -> tuple[str, CommandName] | None:
     """Return the misspelt command that a prompt begins with, and the command that was meant; None for other prompts."""
-    word = _words(next(iter(texts), ""))[0]
+    word = _words(_beginning(texts))[0]
     if not word or word in set(CommandName):
         return None
     small = word.lower()
@@ -187,8 +186,17 @@ def _words(text: str) -> tuple[str, str]:
     return (first[1:], "".join(rest)) if first.startswith("/") else ("", "")
 
 
-def _behind_note(texts: Sequence[str]) -> str:
-    """Return the prompt after the note: the next text, or the last paragraph of the same text if it is one line."""
+def _has_note(texts: Sequence[str]) -> bool:
+    return bool(texts) and texts[0].startswith(_NOTE)
+
+
+def _beginning(texts: Sequence[str]) -> str:
+    """Return the text with which a prompt begins.
+
+    After a note it is the next text, or the last paragraph of the same text if that is one line.
+    """
+    if not _has_note(texts):
+        return next(iter(texts), "")
     if len(texts) > 1:
         return texts[1]
     last = texts[0].rpartition("\n\n")[2].strip()

@@ -8,7 +8,9 @@ from acp_agent.session.slash.commands import (
     COMMANDS,
     CommandName,
     _stdout,
+    first_word,
     help_text,
+    mentioned,
     misspelt,
     offered,
     parse,
@@ -44,6 +46,17 @@ def test_only_the_very_beginning_of_a_prompt_is_a_command_but_for_the_note_of_ju
     texts: list[str], command: tuple[CommandName, str] | None
 ):
     assert parse(texts) == command
+
+
+@each_row("lead", [[], [NOTE], [f"{NOTE}\n\n"]])
+def test_words_of_the_user_are_found_behind_the_note_of_jupyter_too(lead: list[str]):
+    def begun(text: str) -> list[str]:
+        return [f"{lead[0]}{text}"] if lead and lead[0].endswith("\n") else [*lead, text]
+
+    assert first_word(begun("/explain this")) == ("explain", "this")
+    assert mentioned(begun("@explore find it"), ["explore"]) == ("explore", "find it")
+    assert misspelt(begun("/hlep")) == ("hlep", CommandName.HELP)
+    assert first_word(begun("in /explain")) == ("", "")
 
 
 @each_row(

@@ -280,7 +280,12 @@ async def test_what_is_attached_to_a_task_for_a_sub_agent_goes_to_it():
     talk.desk.give = give
     assert await talk.say("@explore find it", ATTACHED, "in short") == "done"
     await talk.say("@explore")
-    assert given == [("explore", f"find it\n{AS_READ}\nin short"), ("explore", "")]
+    await talk.say("System note: you are in JupyterLab.", "@explore find it", ATTACHED)
+    assert given == [
+        ("explore", f"find it\n{AS_READ}\nin short"),
+        ("explore", ""),
+        ("explore", f"find it\n{AS_READ}"),
+    ]
 
 
 async def test_the_words_of_a_handoff_stand_in_the_place_of_the_command_and_of_jupyters_note():
