@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.config.load import Flags, Loaded, load
@@ -220,19 +220,21 @@ async def test_no_hostile_command_runs_without_a_rule(make: Make):
 
 @given(
     st.sampled_from(READING),
-    st.sampled_from([each for kind in OTHERS if kind != "secrets" for each in OTHERS[kind]]),
+    st.sampled_from([(kind, each) for kind in OTHERS if kind != "secrets" for each in OTHERS[kind]]),
     st.sampled_from(["&&", ";", "||", "|", "&", "\n"]),
     st.booleans(),
 )
 @settings(max_examples=settings.default.max_examples)
 async def test_a_reading_command_lends_nothing_to_what_stands_beside_it(
-    tmp_path_factory: pytest.TempPathFactory, reading: str, other: str, joint: str, first: bool
+    tmp_path_factory: pytest.TempPathFactory, reading: str, other: tuple[str, str], joint: str, first: bool
 ):
+    kind, text = other
+    assume(not (first and "cd " in reading and kind == "leads out"))  # `cd src && cat ../x` stays inside
     folder = tmp_path_factory.getbasetemp() / "beside"
     folder.mkdir(exist_ok=True)
     if not os.path.lexists(folder / "link-out"):
         (folder / "link-out").symlink_to("/usr")
-    line = f"{reading} {joint} {other}" if first else f"{other} {joint} {reading}"
+    line = f"{reading} {joint} {text}" if first else f"{text} {joint} {reading}"
     assert await Chain(str(folder), os.devnull).fate(command(line)) != "silent"
 
 
