@@ -292,10 +292,11 @@ class SessionManager:
             session.transcript.store(Change(touch=True))
 
     def _remember(self, session: Session) -> None:
-        """Make a session known. If there are too many, forget those that were used longest ago."""
+        """Make a session known. If there are too many, forget those that were used longest ago and are not in use."""
         self._known[session.id] = session
         for old in [*self._known.values()][: max(len(self._known) - self.limits().known, 0)]:
-            if not old.resident and not old.turns.busy and old.transcript.stored:
+            in_use = old.resident or old.turns.busy or old.id in self._acts
+            if not in_use and old.transcript.stored:
                 del self._known[old.id]
 
     # -------------------------------------------------------------------------------------- finding

@@ -65,6 +65,29 @@ async def test_of_too_many_sessions_those_are_forgotten_that_were_used_least_rec
         await here.say(unused, "one")
 
 
+async def test_a_session_that_is_being_loaded_is_not_forgotten(tmp_path: Path) -> None:
+    async with process(tmp_path, known=2) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.evict_all()
+        assert here.store is not None
+        find, reached, go_on = here.store.find, anyio.Event(), anyio.Event()
+
+        async def found(session_id: str) -> SessionRecord | None:
+            reached.set()
+            await go_on.wait()
+            return await find(session_id)
+
+        cast("Any", here.store).find = found
+        async with here.doing("load", session) as outcome:
+            await reached.wait()
+            for _ in range(3):
+                await here.new()
+            go_on.set()
+        assert outcome.error is None
+        assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
+
+
 async def test_no_session_in_memory_is_forgotten_however_few_may_be_known(tmp_path: Path) -> None:
     async with process(tmp_path, known=1) as here:
         sessions = [await here.new() for _ in range(3)]
