@@ -180,7 +180,7 @@ class SessionMethods:
         before = replace(session.options)
         options.set_mode(session.options, params.get("modeId"))
         if session.options != before:
-            await self._sessions.store_options(session)
+            await self._store_options(session, incoming)
             incoming.after_response(session.post_mode)
             incoming.after_response(session.post_options)
         return {}
@@ -194,7 +194,7 @@ class SessionMethods:
         if session.options != before:
             incoming.after_response(session.post_options)
             incoming.after_response(lambda: session.editor.post(session.info()))
-            await self._sessions.store_options(session)
+            await self._store_options(session, incoming)
         return {}
 
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
@@ -208,8 +208,13 @@ class SessionMethods:
                 incoming.after_response(session.post_mode)
             if session.options.model != before.model:
                 incoming.after_response(lambda: session.editor.post(session.info()))
-            await self._sessions.store_options(session)
+            await self._store_options(session, incoming)
         return {"configOptions": self._options(session)}
+
+    async def _store_options(self, session: Session, incoming: Incoming) -> None:
+        """Store options that are set already. `$/cancel_request` would come too late, so it is ignored from now on."""
+        incoming.on_cancel(lambda: None)
+        await self._sessions.store_options(session)
 
     def _options(self, session: Session) -> list[Json]:
         boolean = self._editor().client.boolean_options

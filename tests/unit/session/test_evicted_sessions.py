@@ -96,6 +96,31 @@ async def test_no_session_in_memory_is_forgotten_however_few_may_be_known(tmp_pa
             await here.say(session, "one")
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("set_mode", {"modeId": "ask"}), ("set_config_option", {"configId": "mode", "value": "ask"})],
+)
+async def test_an_option_that_is_set_already_is_told_to_the_editor_even_if_it_cancels_the_request(
+    tmp_path: Path, method: str, params: dict[str, str]
+) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.evict_all()
+        start = len(here.editor.sent)
+        async with AsyncExitStack() as asking:
+            held = AsyncExitStack()
+            await held.enter_async_context(here.sessions._acts.hold(session))  # as while it is loaded or moved
+            outcome = await asking.enter_async_context(here.doing(method, session, **params))
+            await anyio.wait_all_tasks_blocked()
+            here.asked[-1].cancel()
+            await anyio.wait_all_tasks_blocked()
+            await held.aclose()
+        assert outcome.error is None
+        assert {"sessionUpdate": "current_mode_update", "currentModeId": "ask"} in here.updates(session, start)
+    assert await mode_of(tmp_path, session) is Mode.ASK
+
+
 async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
