@@ -404,8 +404,7 @@ class SlashCommandHandler:
         verb, *rest = text.split() or [""]
         if gate is None or not answers:
             return "You have not answered “always” to anything in this project."
-        number = int(rest[0]) if len(rest) == 1 and rest[0].isdecimal() else 0
-        answer = answers[number - 1] if 1 <= number <= len(answers) else None
+        answer = next((each for number, each in enumerate(answers, start=1) if rest == [str(number)]), None)
         if verb == "revoke" and answer is not None:
             done = await gate.revoke(answer)
             return f"{'Revoked' if done else 'Revoked until the agent ends'}: {answer.told}"

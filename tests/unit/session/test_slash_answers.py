@@ -354,7 +354,8 @@ async def test_answers_are_listed_revoked_and_widened_by_their_numbers(configure
     desk, *_ = configured(gates=lambda: Gates((gate,)))
     listed = await say(desk, CommandName.PERMISSIONS)
     assert listed.startswith("Your answers:\n\n1. always allow ls\n2. always allow that\n\n`/permissions revoke N`")
-    for text in ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke 1 2", "everywhere", "everywhere 3", "drop 1"):
+    wrong = ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke 1 2", "everywhere", "everywhere 3", "drop 1")
+    for text in (*wrong, f"revoke {'1' * 5000}"):
         told = await say(desk, CommandName.PERMISSIONS, text)
         assert told.startswith("Usage: `/permissions`"), text
         assert told.endswith("with N from 1 to 2"), text
