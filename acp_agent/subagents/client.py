@@ -12,6 +12,7 @@ import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Final, NamedTuple, Protocol, cast
 from uuid import uuid4
 
@@ -275,7 +276,7 @@ class AgentClient:
             except (ToolError, Refused, BackendUnavailable) as error:
                 raise RequestError(_FAILED, str(error)) from error
             text = await to_thread.run_sync(self._needs.redact, text)
-            lines = text.splitlines(keepends=True)[max((line or 1) - 1, 0) :]
+            lines = [*StringIO(text)][max((line or 1) - 1, 0) :]  # `splitlines` would also split at a form feed
             return {"content": "".join(lines if limit is None else lines[: max(limit, 0)])}
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_others: object) -> JsonObject:

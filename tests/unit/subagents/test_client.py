@@ -89,6 +89,15 @@ async def test_a_link_is_read_where_it_leads_and_calls_name_files_from_the_folde
     assert named == ["a.txt"]
 
 
+async def test_lines_are_counted_by_line_feeds_alone_as_the_tools_count_them(tmp_path: Path):
+    (tmp_path / "a.c").write_text("one\f\ntwo\u2028 and\x85 more\nthree")
+    async with client(tmp_path, noted) as served:
+        file = str(tmp_path / "a.c")
+        assert await served.read_text_file("s", file, line=2, limit=1) == {"content": "two\u2028 and\x85 more\n"}
+        assert await served.read_text_file("s", file, line=3) == {"content": "three"}
+        assert await served.read_text_file("s", file, line=4) == {"content": ""}
+
+
 async def test_the_card_shows_titles_and_what_calls_print_while_they_go_on():
     shown: list[str] = []
 
