@@ -234,13 +234,18 @@ async def session_delete(params: OfSession, host: ExtensionHost) -> JsonObject:
 
 async def working_dir_update(params: WorkingDirParams, host: ExtensionHost) -> JsonObject:
     """Move a session to another folder, between turns."""
-    cwd = params.cwd
-    if not os.path.isabs(cwd) or ".." in cwd.split("/"):
-        raise invalid_params("cwd", "expected an absolute path without ..")
+    cwd = _normal_folder(params.cwd)
     if not await anyio.to_thread.run_sync(os.path.isdir, cwd, abandon_on_cancel=True):
         raise invalid_params("cwd", "expected a folder that exists")
     await host.move(params.session_id, cwd)
     return {"updated": True}
+
+
+def _normal_folder(path: str) -> str:
+    """Return a path as `session/new` stores it. Raises RpcError for a relative path and for one with `..`."""
+    if not os.path.isabs(path) or ".." in path.split("/"):
+        raise invalid_params("cwd", "expected an absolute path without ..")
+    return os.path.normpath(path)
 
 
 async def status(params: OfSession, host: ExtensionHost) -> JsonObject:

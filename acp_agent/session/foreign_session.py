@@ -104,6 +104,7 @@ def corrected_session(
 def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
     return replace(
         record,
+        cwd=os.path.normpath(record.cwd),
         additional=tuple(filter(is_folder, record.additional)),
         title=redact(" ".join(_words(record.title).split()))[:_LONGEST],
         created_at=record.created_at if 0 < record.created_at <= now else now,

@@ -210,8 +210,9 @@ async def test_deleting_says_whether_there_was_one():
 async def test_a_session_moves_to_a_folder_that_exists(tmp_path):
     host = FakeHost()
 
-    assert await ask("working_dir/update", host, **S, cwd=str(tmp_path)) == {"updated": True}
-    assert host.calls == [("move", "s-1", str(tmp_path))]
+    for cwd in (str(tmp_path), f"{tmp_path}/", f"{tmp_path.parent}//./{tmp_path.name}"):
+        assert await ask("working_dir/update", host, **S, cwd=cwd) == {"updated": True}
+    assert host.calls == 3 * [("move", "s-1", str(tmp_path))]  # so that session/list finds it by its folder
 
 
 async def test_a_session_moves_nowhere_else(tmp_path):

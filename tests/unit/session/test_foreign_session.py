@@ -135,6 +135,11 @@ def test_what_is_shown_of_it_loads_no_picture_hides_nothing_and_has_no_secret():
     assert len(told[0].parts) == 6
 
 
+def test_its_folder_is_spelled_as_lists_look_for_it():
+    foreign = SessionSnapshot(SessionRecord("x", "/p//a/./b/"), SessionOptions(), UsageTotals(), HistoryState())
+    assert corrected_session(foreign, (), SessionOptions(), NOW)[0].record.cwd == "/p/a/b"
+
+
 def test_it_points_to_nothing_outside_its_folders():
     inside = (Location("/p", 1), Location("/p/a"), Location("/q/a/b", 3))
     outside = tuple(map(Location, ("/etc/passwd", "a", "../x", "/p/../etc/passwd", "/pq", "/", "", "/p/\0")))
