@@ -429,8 +429,8 @@ class EditorApprover:
     async def ask(self, question: Question) -> Decision:
         """Ask, and return the user's decision. Anything but an offered option or a cancellation is UNANSWERED.
 
-        Raises ToolError if nobody answers in time, and if the question is too large to be shown whole. An answer that
-        comes later is dropped.
+        Raises ToolError if nobody answers in time, and if the question is too large to be shown whole. A question is
+        withdrawn after its time, and if its call is cancelled. An answer that comes later is dropped.
         """
         call = self._tool_call(question)
         if before := told_before(self._paths, question, self._drawing):
@@ -440,7 +440,9 @@ class EditorApprover:
         params: JsonObject = {"sessionId": self._session_id, "toolCall": call, "options": choices}
         try:
             timeout = self._timeout or None
-            answer = await self._peer.request("session/request_permission", params, timeout=timeout, withdraw=True)
+            answer = await self._peer.request(
+                "session/request_permission", params, timeout=timeout, withdraw=True, recall=True
+            )
             decision = wire.decision(answer)
             offered = decision is not Decision.ALLOW_SESSION or bool(question.option)
             if question.once:

@@ -73,6 +73,8 @@ class _Names:
             asker = sent if "method" in message else other
             mine = [key for key in self._ids if key[0] is asker]
             normal["id"] = self._ids.setdefault((asker, message["id"]), len(mine) + 1)
+        if message.get("method") == "$/cancel_request":
+            normal["params"]["requestId"] = self._ids.get((sent, message["params"]["requestId"]))
         return normal
 
     def _value(self, value: Any, name: str = "") -> Any:

@@ -89,6 +89,16 @@ async def test_a_question_that_ran_out_is_withdrawn_and_one_that_was_answered_is
         assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request["id"]}}
 
 
+async def test_a_question_is_withdrawn_if_its_call_is_cancelled_since_the_turn_may_go_on():
+    async with connected() as (peer, other), anyio.create_task_group() as run_of_a_sub_agent:
+        run_of_a_sub_agent.start_soon(approver(peer).ask, QUESTION)
+        request = await other.receive()
+        run_of_a_sub_agent.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True), anyio.fail_after(5):
+            withdrawn = await other.receive()
+    assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request["id"]}}
+
+
 async def test_an_answer_that_comes_too_late_grants_nothing_neither_then_nor_to_the_next_question():
     async with connected() as (peer, other):
         with pytest.raises(ToolError):
