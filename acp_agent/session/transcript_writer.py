@@ -84,8 +84,8 @@ class TranscriptWriter:
         self._change = _NOTHING
         self._held_back: list[TranscriptEvent] = []
         self._weight = 0
-        self._messages: dict[tuple[type, str], _Pieces] = {}  # unfinished; a thought may interrupt an answer
-        self._telling: tuple[type, str] | None = None  # the message that got the last piece
+        self._messages: dict[type, _Pieces] = {}  # the last answer and the last thought; both may be unfinished
+        self._telling: type | None = None  # the type of the last event
         self._written = Change()  # the result of `state` at the last write
         self._lock = anyio.Lock(fast_acquire=True)
         self._writing: anyio.CancelScope | None = None
@@ -173,17 +173,21 @@ class TranscriptWriter:
                 going_on = await self._write_batch(batch, care, patience, last=last) and not last
 
     async def _collect(self, event: TranscriptEvent) -> None:
-        """Collect the pieces of a message, and redact the whole message when another event follows."""
-        if not isinstance(event, TextDelta | ThoughtDelta):
-            if self._messages:
-                await self._redact_messages()
-                self._messages.clear()
-            return
-        name = type(event), event.message_id
-        if name != self._telling:
+        """Collect the pieces of a message, and redact the whole message when another event follows.
+
+        More pieces may follow that event: a thought may interrupt an answer, and so may a call of a sub-agent.
+        """
+        kind = type(event)
+        if kind is not self._telling:
             await self._redact_messages()
-        self._telling = name
-        self._messages.setdefault(name, _Pieces(event)).add(event.text)
+        self._telling = kind
+        if not isinstance(event, TextDelta | ThoughtDelta):
+            return
+        message = self._messages.get(kind)
+        if message is None or message.first.message_id != event.message_id:
+            await self._redact_messages()
+            message = self._messages[kind] = _Pieces(event)
+        message.add(event.text)
 
     async def _redact_messages(self) -> None:
         """Redact whole messages, because a secret may be spread over several pieces.

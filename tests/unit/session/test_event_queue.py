@@ -600,6 +600,18 @@ async def test_of_a_message_between_whose_pieces_there_are_thoughts_nothing_is_l
         assert instead == [TextDelta("the beginning, [REDACTED]", "m1")]
 
 
+async def test_of_a_message_during_which_a_call_of_a_sub_agent_is_shown_nothing_is_lost():
+    async with desk() as here:
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
+        for event in (piece("the beginning, "), STARTED, piece("hun"), FINISHED, piece("ter2"), UsageChanged(1, 2)):
+            await here.queue.tell(event)
+            await here.queue.shown()
+        await here.queue.tell(TextDelta("another hunter2", "m2"))
+        await here.queue.flush()
+        instead = [message for change in here.repository.changes for message in change.replacements]
+        assert instead == [TextDelta("the beginning, [REDACTED]", "m1"), TextDelta("another [REDACTED]", "m2")]
+
+
 async def test_a_cancelled_turn_is_answered_when_its_end_is_kept():
     async with desk() as here:
         await here.queue.tell(STARTED)

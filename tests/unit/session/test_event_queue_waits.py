@@ -185,15 +185,16 @@ async def test_a_message_is_redacted_as_a_whole_once_where_it_ends_and_a_long_on
 
     async with queue() as here:
         here.writer.follow(None, redact)
-        for event in (piece("my "), piece("key! "), STARTED, piece("a k"), piece("ey")):
+        next_answer = TextDelta("a k", "m2"), TextDelta("ey", "m2")
+        for event in (piece("my "), piece("key! "), STARTED, *next_answer):
             await here.queue.tell(event)
             await all_tasks_blocked()
             await here.queue.shown()
         await here.queue.flush()
         await here.queue.flush()
-        assert here.repository.kept == [piece("my "), piece("key! "), STARTED, piece("a k"), piece("ey")]
+        assert here.repository.kept == [piece("my "), piece("key! "), STARTED, *next_answer]
         whole = [each for change in here.repository.changes for each in change.replacements]
-        assert whole == [piece("my *! "), piece("a *")]
+        assert whole == [piece("my *! "), TextDelta("a *", "m2")]
     assert redacted == [("my key! ", True), ("a key", True)]
     redacted.clear()
     async with queue() as here:
