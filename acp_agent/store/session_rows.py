@@ -69,6 +69,8 @@ _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
 _WITH_LONG_TEXTS = {kind_of(UserMessage), kind_of(ToolStarted), kind_of(ToolFinished), kind_of(PlanChanged)}
+_BESIDE_ANSWERS = {kind_of(ToolStarted), kind_of(ToolFinished), kind_of(PlanChanged)}
+"""Events that may stand between the pieces of an answer, because a sub-agent works at the same time."""
 _LONG = 1024
 """Texts with at least so many bytes of JSON get a row of their own."""
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
@@ -214,10 +216,15 @@ def last_user_words(connection: sqlite3.Connection, session: str | bytes) -> tup
 
 
 def last_messages(connection: sqlite3.Connection, session: str | bytes) -> tuple[TextDelta | ThoughtDelta, ...]:
-    """Return the messages after all other events, each whole, in their order. Raises sqlite3.Error."""
+    """Return the messages since the last prompt or finished answer, each whole, in their order. Raises sqlite3.Error.
+
+    A UsageChanged event follows each finished answer.
+    """
     pieces: list[TextDelta | ThoughtDelta] = []
     with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
         for kind, body in cast("Iterator[tuple[str, bytes]]", cursor):
+            if kind in _BESIDE_ANSWERS:
+                continue
             event = _readable(kind, body)
             if event is None:
                 break

@@ -23,6 +23,7 @@ from acp_agent.core.events import (
     TextDelta,
     ThoughtDelta,
     ToolFinished,
+    ToolStarted,
     TranscriptEvent,
     UsageChanged,
     UserMessage,
@@ -30,7 +31,7 @@ from acp_agent.core.events import (
 from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, ToolResultPart, ToolUsePart, Usage
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SeenFile, SessionRecord, SessionRepository, UsageTotals
-from acp_agent.core.types import ToolResult
+from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
@@ -445,6 +446,21 @@ async def test_what_was_being_told_when_a_turn_was_cut_off_is_found_whole(path):
         saved = await repository.snapshot()
         assert saved is not None
         assert saved.unfinished_messages == (), "the turn came to its end"
+
+
+async def test_what_a_sub_agent_did_meanwhile_does_not_cut_the_answer_that_was_cut_off(path):
+    card = ToolStarted("c", "agent", "explore-1", ToolKind.THINK, {})
+    answer = (ended("before", "use"), TextDelta("I w", "b"), card, TextDelta("ill ", "b"), ended("c", ""))
+    async with kept(path) as (_, repository):
+        told = (UserMessage((TextPart("go"),), "u"), TextDelta("Well.", "a"), UsageChanged(1, 2), *answer)
+        await repository.write(Change(told, usage=UsageTotals(under_way=True)))
+        saved = await repository.snapshot()
+        assert saved is not None
+        assert saved.unfinished_messages == (TextDelta("I will ", "b"),)
+        await repository.write(Change((TextDelta("look", "b"),)))
+        saved = await repository.snapshot()
+        assert saved is not None
+        assert saved.unfinished_messages == (TextDelta("I will look", "b"),)
 
 
 def ended(call_id: str, use_id: str) -> ToolFinished:
