@@ -174,8 +174,10 @@ class SessionSchedule:
         if found is None:
             raise self._unknown(number, prompts)
         firing, at = str(uuid4()), self._clock()
-        following = found.due if found.due and found.due > at else self._following(found, at)
-        if not await self._stored.claim(found, firing, None if isinstance(self._timing(found), Once) else following):
+        following = self._following(found, at)
+        if following is not None and found.due and found.due > at:
+            following = found.due
+        if not await self._stored.claim(found, firing, following):
             raise self._unknown(number, await self._stored.all())
         await self._stored.settle(found.number, firing)
         return self._for_model(found, "The user has it run now.")
@@ -371,7 +373,7 @@ class SessionSchedule:
         """Return when a prompt fires after this time. Its period goes on from the time at which it was due."""
         try:
             timing = self._timing(each)
-        except ValueError:  # words of a later version
+        except ValueError:  # words of a later version, or a time that is over in another time zone
             return None
         if isinstance(timing, Once) or each.due is None:
             return None

@@ -257,6 +257,14 @@ async def test_run_now_leaves_the_next_time_and_ends_a_prompt_that_fires_once(tm
         assert await its.due() == ["23. 09:00"]
 
 
+async def test_run_now_works_after_the_time_zone_changed_to_one_where_the_time_is_over(tmp_path: Path):
+    async with scheduled(tmp_path) as its:
+        await its.schedule.command("today 9: tests")
+        its.settings = SchedulerSettings(timezone="Asia/Tokyo")
+        assert (await its.schedule.now("1")).endswith("\n\ntests")
+        assert await its.due() == []
+
+
 async def test_each_refusal_names_the_key_the_value_and_what_was_expected(tmp_path: Path):
     async with scheduled(tmp_path) as its:
 
