@@ -183,7 +183,8 @@ class McpConnections:
     def _objection(self, server: McpServer) -> str:
         slug = server_slug(server.name).lower()
         taken = next((name for name in self.served if server_slug(name).lower() == slug), None)
-        return "" if taken is None else f"{taken!r} has its name"
+        told = f"the tools of another server, {taken!r}, would have the same names: rename one of the two"
+        return "" if taken is None else told
 
     def _start(self, server: McpServer) -> None:
         self._identities[server.name] = server_identity(server)

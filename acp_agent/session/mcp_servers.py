@@ -92,10 +92,11 @@ class SessionMcpServers:
         if self._wanted:
             wanted = tuple(self._showable(self._wanted))
             trusted = await self._trusted(wanted) if wanted else False
-            self._wanted = ()
+            left, self._wanted = self._wanted, ()
             if trusted:
-                self._process.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
-                self.connections.start(self._named(wanted, McpOrigin.PROJECT))
+                agreed = [each for each in wanted if each in left]  # `remove` may have dropped one meanwhile
+                self._process.secrets.add(_hidden(value for each in agreed for value in each.referred(os.environ)))
+                self.connections.start(self._named(agreed, McpOrigin.PROJECT))
         await self.connections.settled()
 
     def add(self, server: McpServer, loaded: Loaded) -> str:

@@ -349,7 +349,7 @@ async def test_entries_an_editor_got_wrong_are_told_and_the_others_work(tmp_path
             "MCP server 'a' is not used: type = 'carrier-pigeon': expected stdio, http or sse",
             "MCP server 'b' is not used: command: expected a text that is not empty",
             "MCP server 'bare' is not used: args: expected a list of texts",
-            "the MCP server 'bare' (editor) is not started: 'bare' has its name",
+            "the MCP server 'bare' (editor) is not started: the tools of another server, 'bare', would have the same",
         ):
             assert told in editor.told, told
         assert editor.call.status == "completed"

@@ -591,7 +591,8 @@ async def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_to
     session.servers.start([server("my.srv"), server("My_Srv", McpOrigin.EDITOR)])
     assert [*session.connections] == ["my.srv"]
     assert [notice.text for notice in session.notices] == [
-        "the MCP server 'My_Srv' (editor) is not started: 'my.srv' has its name"
+        "the MCP server 'My_Srv' (editor) is not started: the tools of another server, 'my.srv', would have the same "
+        "names: rename one of the two"
     ]
 
 
@@ -635,6 +636,7 @@ async def test_nobody_waits_any_longer_for_a_server_that_is_taken_away(world):
 async def test_a_server_added_later_needs_a_name_of_its_own_which_is_free_again_when_one_goes(world):
     here = world()
     here.serve(name="my server")
-    assert here.servers.add(server("My.Server")) == "'my server' has its name"
+    told = here.servers.add(server("My.Server"))
+    assert told == "the tools of another server, 'my server', would have the same names: rename one of the two"
     assert here.servers.remove("my server")
     assert here.servers.add(server("My.Server")) == ""

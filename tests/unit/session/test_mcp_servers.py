@@ -259,3 +259,18 @@ async def test_a_server_is_removed_while_it_runs_or_while_it_waits_for_a_yes(tmp
     assert [world.servers.remove(name) for name in ("running", "one", "one", "nobody")] == [True, True, False, False]
     await world.servers.ready()
     assert world.started == [("two", McpOrigin.PROJECT)]
+
+
+async def test_a_server_that_is_removed_while_the_user_is_asked_does_not_start(tmp_path: Path):
+    world = World(tmp_path, entry("one") + entry("two"))
+    answer = world.user.ask
+
+    async def ask(question: Question) -> Decision:
+        assert world.servers.remove("one")
+        return await answer(question)
+
+    world.user.ask = ask
+    world.servers.start(world.loaded)
+    await world.servers.ready()
+    assert world.started == [("two", McpOrigin.PROJECT)]
+    assert not world.servers.remove("two")
