@@ -130,9 +130,10 @@ class KeyedLock:
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
-    async def released(self) -> None:
-        """Wait until any lock is released."""
-        await self._ended.wait()
+    @property
+    def released(self) -> anyio.Event:
+        """The event that the next release of a lock sets."""
+        return self._ended
 
 
 class PendingLoads:
@@ -275,16 +276,17 @@ class SessionPool:
 
     async def _any_change(self) -> None:
         """Wait until a turn or an operation on a session ends."""
+        # The events are read now, because the tasks start later and would miss a change before that.
+        turns = [each.turns.ended.wait for each in self.known.values() if each.resident and each.turns.busy]
+        changes: list[Callable[[], Awaitable[object]]] = [self._acts.released.wait, *turns]
         async with anyio.create_task_group() as tasks:
 
-            async def wait(change: Callable[[], Awaitable[None]]) -> None:
+            async def wait(change: Callable[[], Awaitable[object]]) -> None:
                 await change()
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(wait, self._acts.released)
-            for session in self.known.values():
-                if session.resident and session.turns.busy:
-                    tasks.start_soon(wait, session.turns.over)
+            for change in changes:
+                tasks.start_soon(wait, change)
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
         """Return whether an idle session can be evicted when an operation on it has ended.

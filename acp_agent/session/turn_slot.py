@@ -165,6 +165,11 @@ class TurnSlot:
         finally:
             self._arriving.discard(scope)
 
+    @property
+    def ended(self) -> asyncio.Event:
+        """The event that the end of the running turn sets."""
+        return self._over
+
     async def over(self) -> None:
         """Wait until a running turn has ended."""
         await self._over.wait()
