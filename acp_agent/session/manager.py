@@ -218,8 +218,7 @@ class SessionManager:
             try:
                 yield session
             except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await self._pool.evict(session)  # shielded, because the request may be cancelled
+                await self._pool.evict(session)
                 raise
             if found:
                 session.resumed()

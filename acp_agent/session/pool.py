@@ -312,8 +312,12 @@ class SessionPool:
     # ---------------------------------------------------------------------------------- evict, resume
 
     async def evict(self, session: Session) -> None:
-        """Evict an idle session. If it is not stored, it stays in memory and locked until it is stored."""
-        await session.evict(_EVICTION)
+        """Evict an idle session, also if the request is cancelled meanwhile.
+
+        If the session is not stored, it stays in memory and locked until it is stored.
+        """
+        with anyio.CancelScope(shield=True):  # a cancelled eviction would leave programs running and the lock taken
+            await session.evict(_EVICTION)
         if self.known.get(session.id) is session:
             self.known[session.id] = self.known.pop(session.id)
         self.share(session)
@@ -347,8 +351,7 @@ class SessionPool:
         if session.chosen_while_evicted and session.transcript.stored and self._lock.is_free(session.id):
             with suppress(RequestError):  # already logged
                 await self.resume(session)
-                with anyio.CancelScope(shield=True):  # otherwise it would stay locked
-                    await self.evict(session)
+                await self.evict(session)
 
     async def replace(self, before: Session) -> None:
         """Close a stored session so that it can be opened again. If it raises RequestError, nothing has changed."""

@@ -303,6 +303,40 @@ async def test_a_session_that_waits_for_room_does_nothing_until_a_lock_is_releas
         assert here.resident == {opening.result["sessionId"]}
 
 
+@pytest.mark.parametrize("request_", ["load of another", "move"])
+async def test_an_eviction_is_not_left_half_done_when_its_request_is_cancelled(tmp_path: Path, request_: str) -> None:
+    async with process(tmp_path, most=1) as here:
+        one, two = await here.new(), await here.new()
+        await here.say(two)
+        engine = here.engine(two)
+        closing, go_on, scope = anyio.Event(), anyio.Event(), anyio.CancelScope()
+
+        async def close() -> None:
+            closing.set()
+            await go_on.wait()
+            engine.closed = True
+
+        async def ask() -> None:
+            with scope:
+                await (
+                    here.sessions.move(two, str(tmp_path / "there")) if request_ == "move" else here.ask("load", one)
+                )
+
+        engine.close = close
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await closing.wait()
+                scope.cancel()
+                await anyio.wait_all_tasks_blocked()
+                go_on.set()
+        assert engine.closed
+        assert here.locks is not None
+        assert not here.locks.holds(two), "another process may open it"
+        assert await here.told(two, "more") == ["hello", "hello!", "more", "more!"]
+        assert here.engine(two) is not engine
+
+
 async def test_forks_that_wait_for_each_other_are_answered(tmp_path: Path) -> None:
     async with process(tmp_path, most=2) as here:
         one, two = await here.new(), await here.new()
