@@ -282,18 +282,23 @@ class SubAgentRuns:
     async def steer(self, which: str, words: str) -> AgentRun:
         """End a run if it still goes on, and begin it anew, with its conversation and these words.
 
-        Raises ToolError if its definition has changed, since the run would go on under the former one, and if the run
-        does not end in time, since one worker would work twice.
+        Raises ToolError if its definition has changed, since the run would go on under the former one. Also raises it
+        if the run does not end in time, or another call has begun it anew, since one worker would work twice.
         """
         run = self._known(which)
         if self._needs.definitions().get(run.definition.name.lower()) != run.definition:
             told = f"{run.definition.name} was changed or taken away since {run.id} began"
             raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, "Give an agent the whole task in a new run.")
-        await self.cancel(run.id)
         run.told = True
-        if not run.ended:
+        run.scope.cancel()
+        with anyio.move_on_after(_CLEAN_UP):
+            await run.over.wait()
+        if not run.over.is_set():
             told = f"{run.id} was cancelled, but has not ended yet"
             raise ToolError(ToolErrorCategory.TIMEOUT, told, "Call again in a moment, or give a new run the task.")
+        if self._runs.get(run.id, run) is not run:
+            told = f"another call has steered {run.id} meanwhile"
+            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, "Give it all your words in one call.")
         return self._beside(run.definition, words, run.worker, run.id)
 
     # ------------------------------------------------------------------------------------- reports

@@ -54,6 +54,7 @@ class Bench:
         self.kept: list[str] = []
         self.limits, self.slots = limits, slots
         self.full = self.stuck = False
+        self.slow: anyio.Event | None = None
         self.puppet = Puppet()
         self.known = {each.name: each for each in built_in()}
         self.runs = SubAgentRuns(
@@ -70,6 +71,8 @@ class Bench:
     async def emit(self, event: Event) -> None:
         if self.stuck:
             await anyio.sleep_forever()
+        if self.slow is not None and isinstance(event, ToolFinished):
+            await self.slow.wait()
         self.events.append(event)
 
     async def _keep(self, text: str) -> str:
@@ -209,6 +212,41 @@ async def test_a_run_that_does_not_end_is_not_begun_a_second_time(bench: Bench):
     await all_tasks_blocked()
     run = await bench.runs.steer("explore-1", "look")
     assert (run.task, bench.puppet.said) == ("look", ["deaf"])
+
+
+async def test_of_two_calls_that_steer_a_run_at_once_one_is_refused(bench: Bench):
+    await bench.runs.spawn("explore", "hold")
+    await bench.puppet.begun.wait()
+    refused: list[str] = []
+
+    async def steer(words: str) -> None:
+        try:
+            await bench.runs.steer("explore-1", words)
+        except ToolError as error:
+            refused.append(str(error))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(steer, "one")
+            tasks.start_soon(steer, "two")
+    await anyio.wait_all_tasks_blocked()
+    assert bench.puppet.said == ["hold", "one"]
+    assert [each.partition(".")[0] for each in refused] == ["another call has steered explore-1 meanwhile"]
+
+
+async def test_a_run_is_steered_only_when_its_card_is_closed(bench: Bench):
+    await bench.runs.spawn("explore", "deaf")
+    await bench.puppet.begun.wait()
+    bench.slow = anyio.Event()
+    bench.puppet.let_go.set()
+    await anyio.wait_all_tasks_blocked()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.runs.steer, "explore-1", "look")
+            await anyio.wait_all_tasks_blocked()
+            bench.slow.set()
+    await anyio.wait_all_tasks_blocked()
+    assert bench.cards == ["+explore-1: deaf", "-explore-1: deaf", "+explore-1: look", "-explore-1: look"]
 
 
 async def test_a_run_of_an_agent_that_was_changed_or_taken_away_since_is_not_steered(bench: Bench):
