@@ -109,14 +109,16 @@ class ExtensionHost:
         session = await self._open(session_id)
         await self._resume(session)  # the session must exist and be locked by this process
         here, there = self._configured(session.workspace.cwd), self._configured(cwd)
-        await self._sessions.move(session_id, cwd)
+
+        def moved() -> None:
+            session.apply_config(there)
+            session.store_options()
+
+        await self._sessions.move(session_id, cwd, moved)
         known = set(map(str, here.problems))
         for problem in there.problems:
             if str(problem) not in known:
                 session.notices.warn(f"configuration: {problem}")
-        await self._resume(session)  # the move evicted it, and options are written only under its lock
-        session.apply_config(there)
-        session.store_options()
 
     async def tools(self, session_id: str) -> Sequence[ToolSpec]:
         """Return the tools that the model of an open session sees now."""

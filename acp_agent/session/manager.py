@@ -351,13 +351,17 @@ class SessionManager:
             finally:
                 self._lock.release(session_id)
 
-    async def move(self, session_id: str, cwd: str) -> None:
-        """Move a session to another folder from its next prompt on. Raises RequestError while a turn runs."""
+    async def move(self, session_id: str, cwd: str, moved: Callable[[], None] = lambda: None) -> None:
+        """Move a session to another folder from its next prompt on. Raises RequestError while a turn runs.
+
+        moved   called when the session has moved, before any prompt can run there
+        """
         async with self._acts.hold(session_id):
             session = self.get(session_id)
             must_be_idle(session)
             await self._lock.take(session_id)  # it may be evicted here and open in another process
             session.move(cwd)
+            moved()
             await self._pool.evict(session)
 
     def _cancel_turn(self, session_id: str) -> None:

@@ -423,3 +423,22 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
         for session in (chosen, untouched):  # only what the user chose is kept, not what the folder wants
             assert (await world.host.saved(session.id)).options == session.options.to_keep(SessionOptions())
         assert os.path.basename(untouched.workspace.cwd) == "careful"
+
+
+async def test_a_folder_that_wants_more_care_gets_it_before_the_move_ends_also_if_that_is_cancelled(tmp_path):
+    async with living(tmp_path, "[acp]\nauto_approve = 'full-auto'\n") as world:
+        careful = world.root / "careful"
+        (careful / ".acp-agent").mkdir(parents=True)
+        (careful / ".acp-agent" / "config.toml").write_text("[acp]\nauto_approve = 'suggest'\n")
+        session = await world.session()
+        engine: Any = await session.engine()
+        with anyio.CancelScope() as scope:
+
+            async def close() -> None:
+                scope.cancel()
+
+            engine.close = close
+            await world.host.move(session.id, str(careful))
+        assert session.workspace.cwd == str(careful)
+        assert session.options.auto_approve is AutoApprove.SUGGEST
+        assert (await world.host.saved(session.id)).record.cwd == str(careful)
