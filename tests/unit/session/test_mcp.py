@@ -590,10 +590,11 @@ async def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_to
     session = world()
     session.servers.start([server("my.srv"), server("My_Srv", McpOrigin.EDITOR)])
     assert [*session.connections] == ["my.srv"]
-    assert [notice.text for notice in session.notices] == [
+    (notice,) = session.notices
+    assert notice.text == (
         "the MCP server 'My_Srv' (editor) is not started: the tools of another server, 'my.srv', would have the same "
         "names: rename one of the two"
-    ]
+    )
 
 
 # -------------------------------------------------------------------------------- one more, one less
