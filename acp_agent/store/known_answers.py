@@ -88,7 +88,7 @@ class KnownAnswers:
                     return session._replace(answer={"sessionId": session.id, **answer})
                 case _:
                     return None
-        except (ConfigError, OSError, ValueError, sqlite3.Error):
+        except (ConfigError, OSError, ValueError, RecursionError, sqlite3.Error):
             return None  # the server meets the same error and reports it
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class KnownAnswers:
 
     def keep(self, params: JsonObject, answer: JsonObject, options: bytes, usage: bytes) -> None:
         """Keep an answer, without the session's id, for the next process, if that is possible. Blocks."""
-        with suppress(ConfigError, OSError, ValueError):
+        with suppress(ConfigError, OSError, ValueError, RecursionError):
             digest = self._digest(params)
             if digest is None:
                 return

@@ -18,9 +18,9 @@ ANSWER = {"sessionId": "first", "modes": {"currentModeId": "suggest"}}
 OPTIONS, USAGE = json_bytes(to_json(SessionOptions())), json_bytes(to_json(UsageTotals()))
 
 
-def known(folder: Path, **variables: str) -> KnownAnswers:
+def known(folder: Path, initialized: Any = None, **variables: str) -> KnownAnswers:
     environ = {"ACP_AGENT_DATA_DIR": str(folder), "ACP_AGENT_CONFIG": str(folder / "config.toml"), **variables}
-    return KnownAnswers(environ, {"protocolVersion": 1})
+    return KnownAnswers(environ, initialized or {"protocolVersion": 1})
 
 
 def params(folder: Path, **members: Any) -> dict[str, Any]:
@@ -68,6 +68,15 @@ async def test_an_answer_fits_while_nothing_that_it_follows_from_is_different(fo
     assert {name for name, answer in different.items() if answer} == set()
     (folder / "config.toml").write_text("")
     assert opened(known(folder), params(folder)) is None
+
+
+async def test_params_of_initialize_that_are_nested_too_deeply_have_no_answer(folder):
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    answers = known(folder, initialized={"_meta": {"x": deep}})
+    answers.keep(params(folder), ANSWER, OPTIONS, USAGE)
+    assert opened(answers, params(folder)) is None
 
 
 async def test_the_value_of_a_key_is_not_in_the_digest(folder):
