@@ -166,7 +166,7 @@ class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
     began      is called as soon as the history has the prompt, since the model may then be silent for long
-    reports    work in the background. The turn does not end before this work
+    reports    the reports of work in the background. A turn waits for this work before it ends
     checks     check the work when the model has ended its answer
     session_ended  returns whether a turn was cancelled because the session ends, and not by the user
     """

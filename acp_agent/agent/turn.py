@@ -56,7 +56,7 @@ _CLOSING = 2.0  # seconds a provider gets to close its connection
 
 
 PARAGRAPH = "\n\n"
-"""What the user is shown before a further message of a turn: many clients join all its text to one message."""
+"""It stands before each further message of a turn, because many clients join all text of a turn to one message."""
 
 
 class Reply:

@@ -191,7 +191,10 @@ class Summarizer:
         self._provider = provider
 
     async def __call__(self, text: str) -> str:
-        """Return the summary, or "" if the model does not answer within 30 s. Head and tail are shown instead then."""
+        """Return the summary, or "" if the model does not answer within 30 s.
+
+        Instead of an empty summary the caller shows the head and the tail of the text.
+        """
         shown = fence(clip(text, _SUMMARY_INPUT), "summary")
         request = ModelRequest(_SUMMARY_SYSTEM, (Message(Role.USER, (TextPart(shown),)),), max_tokens=_SUMMARY_TOKENS)
         try:

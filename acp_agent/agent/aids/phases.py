@@ -4,8 +4,8 @@
     VERIFIER     after a round that changed files: run the project's checkers
     AUTONOMOUS   after a compaction: save its summary to the memory, without asking the user
 
-Each call passes all gates, is shown in the editor and is recorded with its phase. The
-agent itself sets the phase, so no text of the model can claim one.
+Each call passes all gates, is shown in the editor and is recorded with its phase. The agent itself sets the phase, so
+no text of the model can claim one.
 """
 
 from collections import Counter

@@ -183,12 +183,12 @@ class ToolDependencies:
 class SessionTools:
     """A builder of snapshots of a session's toolset.
 
-    cwd     the session's folder, links resolved
-    gates   the gates of the last snapshot, in their order
-    roots   the roots of the last snapshot; None if nothing may be read
-    backends  the session's files, terminals and web
-    watch   notes which files calls change, under the last configuration; None if that is switched off
-    seen    the files that the session has read or written
+    cwd        the session's folder, links resolved
+    gates      the gates of the last snapshot, in their order
+    roots      the roots of the last snapshot; None if nothing may be read
+    backends   the session's files, terminals and web
+    watch      notes which files calls change, under the last configuration; None if that is switched off
+    seen       the files that the session has read or written
     """
 
     def __init__(
