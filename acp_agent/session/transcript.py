@@ -77,7 +77,12 @@ class EventQueue:
     # -------------------------------------------------------------------------------------- telling
 
     async def tell(self, event: Event) -> None:
-        """Store and show an event. If a later step may depend on the event, return only after it was shown."""
+        """Store and show an event. If a later step may depend on the event, return only after it was shown.
+
+        After `end` nothing is stored or shown, even if a turn still runs.
+        """
+        if self._ended.is_set():
+            return
         self._waiting.append(event)
         self._told += 1
         # `lag` is how many events may still be unshown on return. The first `wanted` events are shown without a pause.
@@ -147,7 +152,7 @@ class EventQueue:
         self._retry_soon()
 
     async def end(self) -> None:
-        """Stop storing, because another process may write the session now."""
+        """Stop storing and showing, because the session is closed. Another process may write it now."""
         self._ended.set()
         await self._writer.close()
 

@@ -23,7 +23,7 @@ from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.conversations import ConversationSummaries, OverflowStore
-from tests.fakes.passing_time import all_tasks_blocked
+from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
 
@@ -384,6 +384,22 @@ async def test_a_close_ends_the_turn_at_once_though_something_else_is_under_way_
         assert turn.result == {"stopReason": "cancelled"}
         assert ending.result == {}
         session = await here.new()
+
+
+async def test_what_a_turn_says_when_its_session_is_closed_is_not_shown_any_more(here: Process) -> None:
+    session = await here.new()
+    here.stubborn = anyio.Event()
+    running = here.session(session)
+    async with here.prompting(session):
+        async with here.doing("close", session) as close:
+            await anyio.wait_all_tasks_blocked()
+            pass_time(6)  # the turn does not end in time
+        assert close.result == {}
+        start = len(here.editor.sent)
+        await running.emit(TextDelta("late", "a9"))
+        await running.transcript.flush()
+        here.stubborn.set()
+        assert here.updates(session, start) == []
 
 
 async def test_a_close_is_done_to_its_end_though_the_request_is_cancelled(here: Process, tmp_path: Path) -> None:
