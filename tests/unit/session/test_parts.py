@@ -1,6 +1,6 @@
 """The exact answers of small parts of a session."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -316,8 +316,9 @@ async def test_a_session_moves_as_one_that_is_resident_and_tells_the_new_problem
     async def resume(_: Any) -> None:
         log.append("resume")
 
-    async def move(session_id: str, cwd: str) -> None:
+    async def move(session_id: str, cwd: str, moved: Callable[[], None]) -> None:
         log.append((session_id, cwd))
+        moved()
 
     session = SimpleNamespace(
         workspace=SimpleNamespace(cwd="/old"),
@@ -336,7 +337,7 @@ async def test_a_session_moves_as_one_that_is_resident_and_tells_the_new_problem
         ExtensionHost, _open=opened, _resume=resume, _configured=configured, _sessions=SimpleNamespace(move=move)
     )
     await host.move("s", "/new")
-    assert log == ["resume", ("s", "/new"), "configuration: new", "resume", "/new", "store"]
+    assert log == ["resume", ("s", "/new"), "/new", "store", "configuration: new"]
 
 
 async def test_the_rounds_of_an_evaluation_are_shown_as_progress_of_its_call(monkeypatch: pytest.MonkeyPatch):
