@@ -142,7 +142,11 @@ def _status_in(error: JsonObject) -> int | None:
 
 
 def _detail(body: bytes) -> tuple[str, str]:
-    """Return the error type and the message from the shapes that servers use, or the text itself if it is not JSON."""
+    """Return the error type and the message of an answer.
+
+    The message is the whole text if it is not JSON, or has another form than those that are known. FastAPI, for
+    example, puts a list of faults in place of a message.
+    """
     text = body.decode("utf-8", "replace").strip()
     try:
         document = read_object(text)
@@ -152,7 +156,7 @@ def _detail(body: bytes) -> tuple[str, str]:
     inner = as_object(error)
     names = (as_text(inner.get("type")), as_text(inner.get("code")))
     detail = as_text(inner.get("message")) or as_text(error) or as_text(document.get("message"))
-    return " ".join(filter(None, names)), detail
+    return " ".join(filter(None, names)), detail or (text if document else "")
 
 
 def _cleaned(text: str, endpoint: ModelEndpoint) -> str:

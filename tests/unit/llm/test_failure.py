@@ -1,5 +1,6 @@
 """Words for failures, beyond what the contract suite shows over real HTTP."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -8,6 +9,7 @@ import pytest
 from acp_agent.core.errors import ProviderErrorKind
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.exchange import http_failure, stream_failure, wrong_content
+from acp_agent.llm.openai import OpenAIQuirk, quirk_in
 from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
@@ -76,6 +78,27 @@ def test_a_401_without_a_key_says_that_one_is_wanted() -> None:
 def test_an_error_in_the_stream_is_mapped_by_type_or_code(error: dict, kind: ProviderErrorKind, status: int) -> None:
     failure = stream_failure(ENDPOINT, error)
     assert (failure.kind, failure.status) == (kind, status)
+
+
+_FAULTS = [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]
+
+
+@each_row(
+    "body",
+    [
+        {"detail": _FAULTS},  # FastAPI, as in llama-cpp-python
+        {"object": "error", "message": {"detail": _FAULTS}, "type": "invalid_request_error"},  # Mistral
+        {"errors": _FAULTS},
+    ],
+)
+def test_a_list_of_faults_is_told_and_names_what_the_server_does_not_take(body: dict) -> None:
+    failure = http_failure(ENDPOINT, 422, {}, json.dumps(body).encode())
+    assert "Extra inputs are not permitted" in str(failure)
+    assert quirk_in(failure) is OpenAIQuirk.NO_STREAM_OPTIONS
+
+
+def test_an_empty_object_adds_nothing_to_the_status() -> None:
+    assert "(422)" in str(http_failure(ENDPOINT, 422, {}, b"{}"))
 
 
 def test_an_answer_of_unknown_type_is_told_without_a_body() -> None:
