@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Annotated, Protocol, TypeVar
 
 from acp_agent.config.llm_settings import OptionalModel
-from acp_agent.config.mcp_settings import Variables, Word, filled, references, shown_variables, without_nul
-from acp_agent.config.section import OFF, SMALLER, Paths, Section, Words
+from acp_agent.config.mcp_settings import Variables, Word, filled, references, shown_variables
+from acp_agent.config.section import OFF, SMALLER, Paths, Section, Words, without_nul
 from acp_agent.core.delegation import RESERVED
 from acp_agent.core.mcp import StdioServer
 from acp_agent.shape import AfterValidator, Field

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from acp_agent.config.section import HIDDEN, OFF, Paths, PathText, Section, Words, is_http_address
+from acp_agent.config.section import HIDDEN, OFF, Paths, PathText, Section, Words, is_http_address, without_nul
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
 from acp_agent.shape import AfterValidator, Field
@@ -25,13 +25,6 @@ def _url(value: str) -> str:
         raise ValueError(
             "an http:// or https:// address without user or password (secrets go into headers, as ${NAME})"
         )
-    return value
-
-
-def without_nul(value: str) -> str:
-    """Return the text. Raises ValueError if it contains NUL."""
-    if "\0" in value:
-        raise ValueError("text without NUL characters")
     return value
 
 

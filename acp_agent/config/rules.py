@@ -7,7 +7,7 @@ may run at all.
 from enum import StrEnum
 from typing import Annotated, cast
 
-from acp_agent.config.section import ProjectMay, Section, Tightened
+from acp_agent.config.section import ProjectMay, Section, Tightened, without_nul
 from acp_agent.core.types import Phase
 from acp_agent.shape import AfterValidator, Field
 
@@ -159,7 +159,7 @@ class PolicySettings(Section):
         ),
     ] = PolicyEffect.DENY
     policy_file: Annotated[
-        Annotated[str, Field(min_length=1, max_length=4096)] | None,
+        Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(without_nul)] | None,
         Field(
             description="TOML file with further [[rules]], in the session's folder or in this file's folder. Any "
             "project can bring a file of a relative path, so such a file can only deny.",

@@ -52,6 +52,13 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def without_nul(value: str) -> str:
+    """Return the text. Raises ValueError if it contains NUL."""
+    if "\0" in value:
+        raise ValueError("text without NUL characters")
+    return value
+
+
 PathText = Annotated[str, AfterValidator(_path)]
 """A path that the user wrote: `~` is expanded, and it is absolute and normalised. It need not exist."""
 

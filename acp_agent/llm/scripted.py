@@ -161,7 +161,7 @@ def _read(reference: str) -> tuple[str, str]:
         return f"{reference}.toml (packaged)", resource.read_text("utf-8")
     try:
         return reference, Path(reference).expanduser().read_text("utf-8")
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # no text in UTF-8, or no path
         expected = f"a readable script file or one of the packaged scripts {', '.join(PACKAGED)} ({error})"
         raise ConfigError("provider of type scripted", "script", reference, expected) from error
 

@@ -1,10 +1,9 @@
 """Read the output of `go test`: plain, -v and -json. JSON events are turned back into the lines of `go test -v`."""
 
-import json
 import re
 from collections.abc import Sequence
-from typing import cast
 
+from acp_agent.core.untrusted import json_value
 from acp_agent.output.filters.test_summary import Format, ParsedOutput, UnknownLines
 from acp_agent.text import lazy_regex
 
@@ -178,13 +177,10 @@ def _event(line: str) -> dict[str, str] | None:
     if not line.startswith("{") or '"Action":' not in line:
         return None
     try:
-        event: object = json.loads(line)
+        event = json_value(line)
     except ValueError:
         return None
-    if not isinstance(event, dict):
-        return None
-    members = cast("dict[str, object]", event)
-    return {name: value for name, value in members.items() if isinstance(value, str)}
+    return {name: value for name, value in event.items() if isinstance(value, str)} if isinstance(event, dict) else None
 
 
 GO_JSON = Format(words=("-json",), signs=('"Action":',), parse=_parse_json)

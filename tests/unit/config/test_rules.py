@@ -197,6 +197,11 @@ def test_what_is_switched_off_does_not_count(home, policy, authorization, expect
     assert places(home.merge(file, policy=policy, authorization=authorization, **lists)) == expected
 
 
+def test_a_file_that_is_no_path_is_refused(home):
+    with pytest.raises(ValueError, match="text without NUL characters"):
+        home.merge("policy\0.toml")
+
+
 def test_more_than_256_rules_together_are_refused(home):
     lists = {"inline": rules(*[DENY_BASH] * 200), "behind": rules(*[DENY_BASH] * 57)}
     with pytest.raises(ConfigError, match="257 rules: expected at most 256"):

@@ -200,6 +200,8 @@ async def test_a_bad_script_names_file_key_value_and_what_was_expected(tmp_path:
 async def test_a_script_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(ConfigError, match="packaged scripts demo, hello"):
         load_script("./no/such/script.toml")
+    with pytest.raises(ConfigError, match="packaged scripts demo, hello"):
+        load_script("no\0path")
 
 
 async def test_a_binary_file_is_no_script(tmp_path: Path) -> None:

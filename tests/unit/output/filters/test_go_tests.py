@@ -1,6 +1,7 @@
 """go test in its three forms, and the runners of JavaScript. All inputs are written by hand."""
 
 from acp_agent.core.types import Confidence
+from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from tests.unit.output.filters.samples import applied
 
@@ -67,6 +68,11 @@ def test_json_events_of_packages_tested_side_by_side_are_told_apart():
     assert "c/c_test.go:4:2: undefined: x" in text
     assert '"Action"' not in text
     assert "ok  \texample.com/b\t0.002s\n" in text
+
+
+def test_a_line_that_nests_too_deep_is_no_event():
+    text = '{"Action":' + "[" * 1500 + "\n" + '{"Action":"output","Package":"a","Output":"FAIL\\ta\\t0.1s\\n"}\n' * 2
+    assert "FAIL\ta\t0.1s" in SUMMARY.apply(text, CommandRun("go test -json ./...", (), 1)).text
 
 
 def test_jest_keeps_the_failing_test_and_its_expectation():
