@@ -91,6 +91,7 @@ class ResultCache:
     ttl          the seconds for which a result is valid; 0 until something changes
     max_entries, max_bytes   the limits beyond which the least recently used results are removed
     now          returns the time in seconds
+    unsettled    returns whether a command runs beside the calls: it may change files at any time
     hits, misses   the counts of `get` since the start or the last `clear`
     """
 
@@ -102,8 +103,10 @@ class ResultCache:
         max_entries: int = 256,
         max_bytes: int = 16 * 1024 * 1024,
         now: Callable[[], float] = monotonic,
+        unsettled: Callable[[], bool] = lambda: False,
     ) -> None:
         self.enabled = enabled
+        self.unsettled = unsettled
         self.hits = 0
         self.misses = 0
         self._ttl = ttl
@@ -185,7 +188,8 @@ class CacheExecutor:
 
     A call that changes something empties the cache before and after it runs. If a call reads files, its key has their
     stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The result of a call that
-    reads a file without a stamp is never kept.
+    reads a file without a stamp is never kept. The result of a search is neither kept nor used while files are
+    `unsettled`.
     """
 
     def __init__(self, wrapped: ToolExecutor, cache: ResultCache, stamp: Stamp) -> None:
@@ -211,7 +215,7 @@ class CacheExecutor:
         return result
 
     async def _key(self, facts: CallFacts) -> Key | None:
-        """Return the key of a call, or None if it reads a file whose state is unknown."""
+        """Return the key of a call, or None if it reads files whose state is unknown."""
         stamps: list[str] = []
         lasting = bool(facts.subjects)
         for subject in facts.subjects:
@@ -223,6 +227,8 @@ class CacheExecutor:
                     stamps.append(stamp)
                 case UrlSubject():
                     pass
+                case _ if self._cache.unsettled():
+                    return None
                 case _:
                     lasting = False
         return Key(facts.spec.name, _digest(facts, stamps), lasting)

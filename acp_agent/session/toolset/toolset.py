@@ -301,7 +301,7 @@ class SessionTools:
         registry = self._registry(loaded)
         context = self._gate_context(roots, shell_roots, web.refusal, rules.protected)
         kept = loaded.settings.tools.result_cache
-        self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
+        self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs, unsettled=self.runs_processes)
         self._filters = filter_engine(loaded)
         wrappers = ResultWrappers(
             pipeline(loaded, self._redactor, self._filters),

@@ -194,6 +194,15 @@ async def test_arguments_count_whatever_their_order_and_thinking_aloud_does_not(
     assert [other.cached for other in others] == [False, False, False]
 
 
+async def test_a_search_is_made_again_while_a_command_runs_in_the_background_and_a_read_is_not() -> None:
+    world, read = World(), call("read", READ)
+    world.cache.unsettled = lambda: True
+
+    asked = [await world.ask(each) for each in (call(), call(), read, read)]
+
+    assert [each.cached for each in asked] == [False, False, False, True]
+
+
 async def test_a_tool_that_chose_another_command_is_asked_again() -> None:
     world = World()
     await world.ask(call("diagnostics", CommandSubject("ruff check"), LIST))
