@@ -124,6 +124,7 @@ _PAUSE: Final = 0.05
 """The pause in seconds after `_FREE_MESSAGES` or `_FREE_BYTES` that no request asked for."""
 _OWN_CODES: Final = 1_000_000
 _ID_LIMIT: Final = 200
+_DIGITS: Final = 18  # of the number of a request of ours
 _CANCELLED: Final = "notifications/cancelled"
 _ELICIT: Final = "elicitation/create"
 
@@ -246,9 +247,9 @@ class MessageChannel:
     async def _sort_message(self, item: Json, size: int) -> None:
         self.received += 1
         match item:
-            case {"id": int(number), "result": _} | {"id": int(number), "error": _} if (
-                type(number) is int and number in self._pending
-            ):
+            case {"id": identity, "result": _} | {"id": identity, "error": _} if (
+                number := _number(identity)
+            ) in self._pending:
                 self._pending.discard(number)
                 self._junk = 0
                 await self._pass_on_answer(number, item)
@@ -328,6 +329,13 @@ class MessageChannel:
             pauses = 1 + self._bytes // _FREE_BYTES
             self._messages = self._bytes = 0
             await self._sleep(_PAUSE * pauses)
+
+
+def _number(identity: Json) -> int:
+    """Return the number of a request, -1 for what is none. Some servers write it as a string."""
+    if isinstance(identity, str):
+        return int(identity) if identity.isdecimal() and len(identity) <= _DIGITS else -1
+    return identity if type(identity) is int else -1
 
 
 def _parse(data: bytes) -> Json:

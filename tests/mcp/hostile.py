@@ -489,6 +489,18 @@ class OddIds(Server):
         answer(request, text("right"))
 
 
+class IdsAsText(Server):
+    """Answers as if every id had been a string."""
+
+    def run(self):
+        for line in sys.stdin:
+            message = json.loads(line)
+            if "id" in message:
+                {"initialize": self.initialize, "tools/list": self.list, "tools/call": self.call}[message["method"]](
+                    {**message, "id": str(message["id"])}
+                )
+
+
 class NullError(Server):
     """Says in every answer that there was no error."""
 

@@ -477,6 +477,12 @@ async def test_answers_with_ids_nobody_waits_for_are_dropped():
         assert [await stage.call() for _ in range(3)] == ["right"] * 3
 
 
+async def test_an_id_that_comes_back_as_text_is_the_same_id():
+    async with on_stage(stdio("ids_as_text")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call("known") == "known"
+
+
 async def test_an_error_that_is_null_is_none():
     async with on_stage(stdio("null_error")) as stage:
         await stage.reach(McpState.READY)
