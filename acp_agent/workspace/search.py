@@ -26,7 +26,7 @@ from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
 from acp_agent.workspace.roots import FileOpener, Place, Roots
-from acp_agent.workspace.text_files import BOM, binary_error, decode_line, is_binary
+from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, decode_line, is_binary, no_utf_8_error
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
@@ -109,10 +109,13 @@ async def _grep_file(place: Place, query: GrepQuery, program: Ripgrep, seconds: 
 
 def _refuse_binary(fd: int, given: str) -> None:
     with errors_about(given):
+        start = b""
         while chunk := os.read(fd, _BLOCK):
             check_cancelled()
+            start = start or chunk
             if is_binary(chunk):
-                raise binary_error(given)
+                wide = start.startswith(UTF_16_BOMS)
+                raise no_utf_8_error(given, start, os.fstat(fd).st_size) if wide else binary_error(given)
         os.lseek(fd, 0, os.SEEK_SET)
 
 

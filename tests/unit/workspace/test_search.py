@@ -246,6 +246,13 @@ async def test_a_named_binary_file_is_an_error_and_latin_1_is_searched(files: Lo
     assert await lines(files, "needle") == [(1, "café needle")]
 
 
+async def test_a_named_file_in_utf_16_is_called_text_that_a_command_converts(files: LocalFileSystem, project: Path):
+    (project / "wide").write_bytes("needle\n".encode("utf-16"))
+    with pytest.raises(ToolError, match="wide is text that is not UTF-8 \\(16 bytes\\)") as caught:
+        await lines(files, "needle", "wide")
+    assert "iconv -f utf-16" in str(caught.value.failure.suggestion)
+
+
 async def test_a_named_directory_is_searched_even_when_ignored_or_skipped(files: LocalFileSystem, project: Path):
     (project / ".gitignore").write_text("out/\n")
     for folder in ("out", "node_modules", ".hidden"):
