@@ -55,7 +55,7 @@ class WebPage:
     """A text from the web.
 
     url           the URL after all redirects
-    content_type  its MIME type in lower case
+    content_type  its MIME type in lower case, "" if the server does not name one
     text          decoded; if it was truncated, it ends with the last whole character within the limit
     truncated     whether the page is longer than may be read, and this is its beginning
     """

@@ -385,7 +385,7 @@ async def _answer(
         await body.read(response.aiter_stream())
     finally:
         hop.received = len(body.data)
-    return WebPage(target.url, content_type.mime or "text/plain", body.text(content_type), body.truncated)
+    return WebPage(target.url, content_type.mime, body.text(content_type), body.truncated)
 
 
 def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -245,7 +245,7 @@ async def test_a_page_without_a_type_is_text_when_it_is_text(world: World) -> No
     world.site.replies["/png"] = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n\x89PNG\r\n\x1a\n"
     world.site.replies["/zeros"] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n\0\0\0\0"
     page = await world.get("https://example.com/text")
-    assert (page.content_type, page.text) == ("text/plain", "grün")
+    assert (page.content_type, page.text) == ("", "grün")
     assert (await world.category("https://example.com/png"))[0] is Category.PERMANENT_FAILURE
     assert "is binary" in (await world.category("https://example.com/zeros"))[1]
 

@@ -46,6 +46,15 @@ async def test_other_text_comes_as_it_is(bench: Workbench, kind: str):
 
 
 @pytest.mark.parametrize(
+    ("body", "text"), [("\n<!DOCTYPE html><h1>Hi</h1>", "# Hi"), ("<h1>no HTML</h1>", "<h1>no HTML</h1>")]
+)
+async def test_a_page_without_a_type_is_html_when_it_begins_like_html(bench: Workbench, body: str, text: str):
+    bench.web.put(URL, body, "")
+
+    assert (await bench.run("fetch", url=URL)).text == text
+
+
+@pytest.mark.parametrize(
     ("kind", "body", "text"),
     [
         ("text/html", "<h1>Hi</h1><p>the<b", "# Hi\n\nthe"),
