@@ -132,7 +132,7 @@ class GitChanges:
         try:
             with anyio.fail_after(SECONDS):
                 return await _IncomingSearch(self._place(folder), brought, followed=followed).answers()
-        except (Refused, ToolError, NoAnswer, TimeoutError, OSError):
+        except (Refused, ToolError, NoAnswer, TimeoutError, OSError, ValueError):  # git may name what is no UTF-8
             return None
 
     def _place(self, folder: str) -> str:

@@ -267,6 +267,11 @@ async def test_asking_git_runs_nothing_and_takes_no_lock(root: Path, tmp_path: P
     assert not mark.exists()
 
 
+async def test_a_pull_into_a_branch_whose_name_is_no_utf_8_asks(root: Path):
+    git(root, "checkout", "-qb", "gr\udcfcn")
+    assert "cannot be told" in await fate(root, "git pull")
+
+
 async def test_a_git_that_does_not_answer_asks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
