@@ -271,10 +271,7 @@ def check(args: argparse.Namespace) -> int:
 
     """
     _refuse_misuse(args)
-    try:
-        cwd = os.getcwd()
-    except OSError as error:
-        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
+    cwd = os.getcwd()
     loaded = loaded_for(args, cwd)
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))

@@ -333,12 +333,12 @@ def main(arguments: Sequence[str]) -> int:
     and others have more.
     """
     parser = command_line()
-    args = parser.parse_args(arguments)
-    if args.config is not None and args.command != "config":
-        file = os.path.expanduser(args.config)
-        if not os.path.exists(file) or os.path.isdir(file):
-            parser.error(f"argument --config: there is no file {args.config!r}")
     try:
+        args = parser.parse_args(arguments)
+        if args.config is not None and args.command != "config":
+            file = os.path.expanduser(args.config)
+            if not os.path.exists(file) or os.path.isdir(file):
+                parser.error(f"argument --config: there is no file {args.config!r}")
         code = _run(args)
         print(end="", flush=True)  # fails here, not at exit, if stdout is closed
     except BrokenPipeError:
@@ -348,7 +348,21 @@ def main(arguments: Sequence[str]) -> int:
     except AgentError as error:
         print(f"acp-agent: {visible_lines(str(error))}", file=sys.stderr)
         return 1
+    except OSError:
+        if not (fault := _folder_fault()):
+            raise
+        print(f"acp-agent: the current folder cannot be used, go to one that exists: {fault}", file=sys.stderr)
+        return 1
     return code
+
+
+def _folder_fault() -> str:
+    """Return why the current folder cannot be used, "" if it can."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -361,6 +375,7 @@ def _run(args: argparse.Namespace) -> int:
     if sys.__stdout__ is None and command in ("run", "demo"):
         raise AgentError("stdout is closed, so the conversation cannot be shown; redirect it to a file")
     _open_missing_streams()
+    _allow_any_character()
     module, function = _ELSEWHERE.get(command, (command, command))
     return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
 
@@ -373,6 +388,14 @@ def _open_missing_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False, encoding="utf-8")
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False, encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
+
+
+def _allow_any_character() -> None:
+    """Let the standard streams replace characters that they lack, such as ✔ in an old terminal."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if callable(reconfigure):
+            reconfigure(errors="replace")
 
 
 def server_flags(args: argparse.Namespace) -> list[str]:

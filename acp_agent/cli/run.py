@@ -430,13 +430,8 @@ def run(args: argparse.Namespace) -> int:
     Raises BrokenPipeError if the reader of stdout is gone.
     """
     prompt = _given_prompt(args)
-    try:
-        cwd = os.getcwd()
-    except OSError as error:
-        print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
-        return 1
+    cwd = os.getcwd()
     harden_process()  # the agent's commands must not read our environment
-    _allow_any_character()
     view = RunView(cwd, as_json=args.json)
     agent = RunAgent(args, cwd, view, once=prompt is not None)
     interrupts = _Interrupts(view)
@@ -454,14 +449,6 @@ def run(args: argparse.Namespace) -> int:
     except* (AgentGone, AgentRefused, OSError) as group:
         failed += [*problems(group), *plain(agent.log).splitlines()]
     return view.fail(failed) if code is None else code
-
-
-def _allow_any_character() -> None:
-    """Let the standard streams replace characters that they lack, such as ✔ in an old terminal."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if callable(reconfigure):
-            reconfigure(errors="replace")
 
 
 def _given_prompt(args: argparse.Namespace) -> str | None:

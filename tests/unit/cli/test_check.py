@@ -187,13 +187,6 @@ def test_wrong_usage_is_one_line_and_exit_code_2(check: Check, arguments: list[s
     assert [word for word in words if word not in done.err] == []
 
 
-def test_a_folder_that_is_gone_is_told(check: Check, project: Path):
-    project.rmdir()
-    done = check("path", "x")
-    assert (done.code, done.out) == (1, "")
-    assert "a folder that exists" in done.err
-
-
 @pytest.mark.parametrize(
     ("config", "words"),
     [

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from acp_agent import __version__
+from acp_agent.__main__ import main
 from tests.fakes.forked_agent import CAN_FORK
 from tests.fakes.forked_command import run_forked
 from tests.unit.cli.conftest import COMMAND
@@ -56,6 +57,31 @@ def test_wrong_usage_is_one_line_that_names_it(in_process, arguments, words):
 def test_wrong_usage_ends_the_process_with_2(acp_agent):
     done = acp_agent("bogus")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+GONE = [
+    *(["config", "show"], ["doctor"], ["redact"], ["filter", "--command", "ls"], ["sandbox", "--", "ls"]),
+    *(["sessions", "list", "--cwd", "x"], ["--config", "x.toml", "config", "path"], ["check", "path", "x"]),
+    ["run", "hi"],
+]
+
+
+@pytest.mark.parametrize("arguments", GONE, ids=" ".join)
+def test_a_folder_that_is_gone_is_one_line(home, monkeypatch, capsys, arguments):
+    gone = home / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code = main(arguments)
+    said = "acp-agent: the current folder cannot be used, go to one that exists: No such file or directory\n"
+    assert (code, *capsys.readouterr()) == (1, "", said)
+
+
+def test_a_character_that_the_terminal_lacks_is_replaced(acp_agent):
+    done = acp_agent("check", "path", "gr\xfcn/\u2713", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("denied     read gr?n/?\n")
 
 
 def test_version_and_help(acp_agent, in_process):
