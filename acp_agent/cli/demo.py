@@ -207,9 +207,6 @@ _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIR
 def demo(args: argparse.Namespace) -> int:
     """Run the demo on stdout. Return 0 if every step happened, else 1 after naming the missing ones on stderr."""
     del args  # it has no options
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if callable(reconfigure):
-        reconfigure(errors="replace")  # a terminal that lacks ✔ shows another character
     with tempfile.TemporaryDirectory(prefix="acp-agent-demo-") as folder:
         base = Path(os.path.realpath(folder))
         return _play(base / "home", base / "project")

@@ -198,6 +198,7 @@ def arguments_text(use: ToolUsePart) -> str:
 
 
 MAX_DEPTH: Final = 64
+_MINUS_ONE: Final = 2**32 - 1  # as an unsigned number of 32 bits
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -295,8 +296,8 @@ def as_text(value: Json) -> str:
 
 
 def as_count(value: Json) -> int:
-    """Return a positive integer, or 0 for any other value."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """Return a positive integer below 2**32 - 1, or 0 for any other value. Some servers write -1 without its sign."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MINUS_ONE else 0
 
 
 def _check_depth(value: Json) -> None:
