@@ -113,7 +113,10 @@ def _schema_of(section: type[Section]) -> JsonObject:
 def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
     """Return all the faults in a value for `key`."""
     schema, found = _schema_of(key.section), list[Complaint]()
+    inside = {detail["loc"][:end] for detail in error.problems for end in range(len(detail["loc"]))}
     for detail in error.problems:
+        if detail["type"] == "too_short" and detail["loc"] in inside:
+            continue  # the list counts as too short only because its entries are faulty
         place = detail["loc"][2 if key.item else 1 :]
         name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         value: object = detail["input"]
@@ -125,6 +128,11 @@ def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
                 expected = one_of(cast("JsonObject", parent.get("properties", {})))
             case "value_error":
                 expected = detail["msg"].removeprefix("Value error, ")
+            case "string_too_long" | "too_long" as kind:
+                most = detail.get("ctx", {})["max_length"]
+                expected = f"at most {most} {'entries' if kind == 'too_long' else 'characters'}"
+            case "too_short":
+                expected = "at least one entry"
             case _:
                 expected = _words(schema, _at(schema, detail["loc"]))
         found.append(Complaint(name, value, expected, place[0] if place and isinstance(place[0], int) else None))

@@ -52,6 +52,10 @@ SECTIONS = "agent, agents, llm, memory, skills, tools, mcp, acp, scheduler, audi
             "[llm]\nmodel = 'nowhere:gpt'",
             'llm.model = "nowhere:gpt": expected a provider before the colon: anthropic, ollama, openai, scripted, or',
         ),
+        (f"[agent.instructions]\nfiles = ['{'x' * 201}']", ": expected at most 200 characters"),
+        (f"[agent.instructions]\nfiles = {['a'] * 21}", ": expected at most 20 entries"),
+        ("[tools.scrape]\nports = []", "tools.scrape.ports = []: expected at least one entry"),
+        ("[tools.scrape]\nports = [0]", "tools.scrape.ports[0] = 0: expected a whole number from 1 to 65535"),
         (
             "agents.gates = [{name = 'a', command = 'x'}, {name = 'a', command = 'y'}]",
             "expected entries with different names, got 'a' twice",
