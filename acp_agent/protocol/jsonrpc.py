@@ -182,11 +182,15 @@ def parse(line: bytes) -> Frame:
 
 def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
     value = cast("Json", decoder.decode(line.decode("utf-8")))
-    if rb"\u" in line:
-        try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            return _scrubbed(value)
+    return writable(value) if rb"\u" in line else value
+
+
+def writable(value: Json) -> Json:
+    """Return the value with "?" for each lone surrogate, which UTF-8 cannot hold."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return _scrubbed(value)
     return value
 
 
@@ -299,7 +303,6 @@ def _problem(error: ValueError) -> str:
 
 
 def _scrubbed(value: Json) -> Json:
-    """Replace each lone surrogate by "?", because it cannot be written as UTF-8."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode("utf-8")

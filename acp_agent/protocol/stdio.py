@@ -18,6 +18,7 @@ import anyio.lowlevel
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import now_ms, utc
+from acp_agent.protocol.jsonrpc import writable
 
 LINE_LIMIT = 32 * 1024 * 1024
 """The bytes of the longest line that is read."""
@@ -182,7 +183,10 @@ class MessageWriter:
         """
         if self.broken:
             return
-        data = _JSON.encode(message).encode("ascii") + b"\n"
+        text = _JSON.encode(message)
+        if r"\ud" in text:  # perhaps half of a surrogate pair, for which a reader may refuse the whole line
+            text = _JSON.encode(writable(message))
+        data = text.encode("ascii") + b"\n"
         if self._frames is not None:
             self._frames.sent(data)
         idle = not self._waiting

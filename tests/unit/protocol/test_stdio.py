@@ -212,3 +212,13 @@ async def test_a_regular_file_can_take_the_answers(tmp_path: Path, fds: ExitStac
     writer = MessageWriter(fd)
     writer.post({"a": "x" * 100_000})
     assert json.loads(target.read_bytes()) == {"a": "x" * 100_000}
+
+
+async def test_half_a_surrogate_pair_is_replaced_since_many_readers_refuse_the_whole_line(
+    tmp_path: Path, fds: ExitStack
+) -> None:
+    target = tmp_path / "output"
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT)
+    fds.callback(close, fd)
+    MessageWriter(fd).post({"path": "/n\udcff", "\ud83d": ["\U0001f600", "\\ud800"]})
+    assert json.loads(target.read_bytes()) == {"path": "/n?", "?": ["\U0001f600", "\\ud800"]}
