@@ -427,10 +427,12 @@ async def _typed_line() -> str:
 def run(args: argparse.Namespace) -> int:
     """Run one turn, or a conversation at the terminal. Return the exit code of the last outcome (see EXIT_CODES).
 
-    Raises BrokenPipeError if the reader of stdout is gone.
+    Raises BrokenPipeError if the reader of stdout is gone, and AgentError for a folder that no message can name.
     """
     prompt = _given_prompt(args)
     cwd = os.getcwd()
+    if cwd.encode(errors="replace").decode() != cwd:
+        raise AgentError(f"no session can be in a folder whose path is not UTF-8: {cwd}")
     harden_process()  # the agent's commands must not read our environment
     view = RunView(cwd, as_json=args.json)
     agent = RunAgent(args, cwd, view, once=prompt is not None)

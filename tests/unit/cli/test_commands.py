@@ -78,6 +78,16 @@ def test_a_folder_that_is_gone_is_one_line(home, monkeypatch, capsys, arguments)
     assert (code, *capsys.readouterr()) == (1, "", said)
 
 
+def test_a_folder_that_no_session_can_have_is_one_line(home, monkeypatch, capsys):
+    folder = home / "gr\udcfcn"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    code = main(["run", "hi"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith("acp-agent: no session can be in a folder whose path is not UTF-8: ")
+
+
 def test_a_character_that_the_terminal_lacks_is_replaced(acp_agent):
     done = acp_agent("check", "path", "gr\xfcn/\u2713", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (1, "")
