@@ -7,6 +7,7 @@ recorded in the audit. They do not trigger hooks, because they do not go through
 
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -364,10 +365,27 @@ def _their_name(facts: CallFacts) -> str:
 
 
 def _exports(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield shell lines that set variables."""
+    """Yield shell lines that set variables. Of a value that is too long only whole lines are kept, if it has several.
+
+    A file name that is no UTF-8 keeps its bytes.
+    """
     for name, value in variables.items():
-        text = value[:_VARIABLE].replace("\0", "").replace("'", "'\"'\"'")
-        yield f"export {name}='{text}'"
+        text = value.replace("\0", "")
+        if len(text) > _VARIABLE:
+            lines, _, last = text[:_VARIABLE].rpartition("\n")
+            text = lines or last
+        quoted = text.replace("'", "'\"'\"'")
+        yield f"export {name}='{_BYTES.sub(_escaped, quoted)}'"
+
+
+_BYTES = re.compile("[\udc80-\udcff]+")
+"""What Python has in place of bytes that are no UTF-8."""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return the bytes for a place within single quotes."""
+    codes = "".join(rf"\x{ord(char) - 0xDC00:02x}" for char in found[0])
+    return f"'$'{codes}''"
 
 
 def _answer(outcome: CommandOutcome) -> HookAnswer:

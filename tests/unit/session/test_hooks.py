@@ -446,6 +446,20 @@ async def test_changed_files_are_told_together_to_the_hooks_about_them(monkeypat
     assert without.later == []
 
 
+async def test_a_hook_gets_whole_paths_only_and_those_that_are_no_utf_8_as_they_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("acp_agent.session.toolset.hooks._DEBOUNCE", 0.001)
+    session = Session(hook(HookEvent.FILE_CHANGED, 'printf %s "$ACP_AGENT_CHANGED_PATH"'))
+    names = ["it's \udcff\n\udc80é", *(f"{number:04}" for number in range(400))]
+    changed = tuple(Location(f"/project/{name}") for name in names)
+    await session.hooks.after(facts_of(command("make")), ToolResult("out", locations=changed))
+    await session.background()
+    text = session.terminal.started[-1].request.command.encode()
+    told = (await anyio.run_process(["bash", "-c", text])).stdout
+    paths = told.removeprefix(b"/project/it's \xff\n\x80\xc3\xa9\n").decode().split("\n")
+    assert 200 < len(paths) < 400
+    assert paths == [f"/project/{number:04}" for number in range(len(paths))]
+
+
 # --------------------------------------------------------------------------------- tools of servers
 
 
