@@ -22,7 +22,7 @@ Consecutive pieces of a message are one event. A session to import has at most 5
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, partial
 from math import isfinite
@@ -348,8 +348,11 @@ def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEv
     _measure(data)
     messages = tuple(_at(f"messages[{n}]", lambda one=one: from_json(Message, one)) for n, one in enumerate(given))
     options = "options" if "options" in data else "conduct"
+    record = _at("record", lambda: from_json(SessionRecord, data.get("record")))
+    for name in ("created_at", "updated_at", "prompts"):
+        _at("record", partial(_count, asdict(record), name))
     saved = SessionSnapshot(
-        record=_at("record", lambda: from_json(SessionRecord, data.get("record"))),
+        record=record,
         options=_at(options, lambda: from_json(SessionOptions, data.get(options, {}))),
         usage=_at("tally", lambda: from_json(UsageTotals, data.get("tally", {}))),
         history=HistoryState(messages, _count(data, "knowledge"), _count(data, "tokens")),

@@ -201,6 +201,7 @@ async def test_ten_thousand_events_are_taken_and_not_one_more():
         ({"record": None}, "record: "),
         ({"record": {"id": 1, "cwd": "/"}}, "record: "),
         ({"record": {"id": "1"}}, "record: SessionRecord without cwd"),
+        ({"record": {"id": "1", "cwd": "/", "prompts": 2**63}}, "record: prompts: expected a whole number"),
         ({"options": {"mode": "fast"}, "conduct": {}}, "options: "),
         ({"tally": {"cost": "much"}}, "tally: "),
         ({"messages": {}}, "messages: expected a list, not an object"),
