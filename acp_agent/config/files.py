@@ -12,7 +12,7 @@ The file of stored keys, `credentials.toml`, has a table for each provider:
 
 A key is never sent to another address than the one it was stored for. The file has mode 0600. The keyring is asked only
 for providers that have a mark and no key here. If there are both, the keyring could not be used at the last login and
-still has the key of an earlier one, which `acp-agent logout` removes. Entries of another form are skipped.
+still has an older key, which `acp-agent logout` removes. Entries of another form are skipped.
 """
 
 import os

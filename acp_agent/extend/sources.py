@@ -173,8 +173,8 @@ class ExtensionSources:
     def is_current(self, roots: Roots | None, devices: Collection[int]) -> bool:
         """Return whether `refresh` would find what it found last. It takes a `stat` for each place that was looked at.
 
-        It returns False while files wait, since another session may hear the user's answer, after a failed reading, and
-        if a place is on none of these devices.
+        It returns False after a failed reading, and if a place is on none of these devices. It also returns False while
+        files wait, since another session may hear the user's answer.
         """
         if self._stamps is None or self.waiting or self._looked_for != self._wanted(roots):
             return False

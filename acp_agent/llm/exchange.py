@@ -286,11 +286,11 @@ _AT_ONCE: Final = 256
 async def shown_deltas(
     blocks: AsyncIterable[Block], feed: Callable[[ServerEvent], Iterable[Delta]], over: Callable[[], bool]
 ) -> AsyncGenerator[Delta]:
-    """Yield what the model shows, until its answer is over or the stream ends. What arrived together is one piece.
+    """Yield the text and the thoughts of an answer, until it is over or the stream ends.
 
-    Raises what `feed` raises, after the pieces before it.
+    Pieces of one kind that arrived together are joined. If `feed` raises an error, the pieces before it come first.
 
-    feed   takes an event and returns what it shows
+    feed   takes an event and returns its pieces
     over   returns whether the answer is over
     """
     async for block in blocks:
@@ -322,7 +322,7 @@ def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""The largest answer in bytes: twice the longest answer of a model (128,000 tokens, one in each event)."""
+"""The largest answer in bytes. A model's longest answer, 128,000 tokens with an event for each, is half as large."""
 # Content types that no event stream has. Others pass, because compatible servers are careless with this header.
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")
 

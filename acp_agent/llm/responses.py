@@ -7,9 +7,9 @@ item, and in the event that ends the response. The last version counts. If it ha
 user is shown the rest.
 
 Items that only the API understands, such as reasoning, are stored in the history as `{"model": family, "item": item}`
-and sent back unchanged. `{"model": family, "next": ...}` stores two fields of the item that follows, for which our own
-parts have no place: the id, by which the API knows that the reasoning belongs to that item, and the `phase` of a
-message. Unknown events are skipped and logged once. Unknown items are stored whole.
+and sent back unchanged. Our own parts have no place for two fields of the other items: the id, by which the API knows
+that a reasoning item belongs to the next one, and the `phase` of a message. `{"model": family, "next": ...}`, in front
+of such an item, stores them. Unknown events are skipped and logged once. Unknown items are stored whole.
 """
 
 import json

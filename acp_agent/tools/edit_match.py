@@ -4,7 +4,7 @@ A model writes LF. If the string has no CR, CRLF line ends of the file are read 
 ends found there. A string with a CR is taken literally, and so is its replacement; this edits line ends.
 
 If the string is not in the file, `adapted` looks for a single place that differs only in line ends, in indentation, or
-in the escapes as which some characters are shown (`text.escaped`). The replacement is changed in the same way, and the
+in characters that the model sees as escapes (`text.escaped`). The replacement is changed in the same way, and the
 result says so. Otherwise the error shows the most similar lines. That search is linear in the file: a window of as many
 lines as the string has moves over the file. The triples of characters that both share are counted, and only the best
 few windows are compared.

@@ -2,9 +2,10 @@
 
 This module is imported when the first page is read. Hostile pages make parsers slow. Python's html.parser is quadratic
 in repeated `<a` or `<!--` (over 30 s for 1 MiB, in 3.11). lxml is quadratic in the attributes of one element if it
-builds a tree (165 s for 100,000), and in end tags without a start below many open elements. lxml that is fed in pieces,
-and stopped when a limit is reached, needs at most 0.4 s, so bs4 gets its events from it. The time of soupsieve is
-proportional to the parts of the selector times the elements of the page, and both are limited: at most 4 s.
+builds a tree (165 s for 100,000), and in end tags without a start below many open elements. Here lxml builds no tree:
+it is fed in pieces and stopped when a limit is reached, which takes at most 0.4 s, and bs4 builds the tree from its
+events. The time of soupsieve is proportional to the parts of the selector times the elements of the page. Both are
+limited, so it takes at most 4 s.
 
 markdownify converts the tree. It calls itself for each level, so the tree is shallow. It needs quadratic time for the
 numbers of list items, for the rows of a table's head and for blanks in code, and it repeats a cell that spans columns

@@ -212,9 +212,9 @@ _OTHERS = frozenset(("modules",))
 def link_in(reader: StampedReader, folder: str) -> str:
     """Return the first link below a git folder, symbolic or hard, as a path in it; empty if there is none.
 
-    Git itself makes none there. But git writes into files such as COMMIT_EDITMSG, logs/HEAD and FETCH_HEAD what a
-    command says, even if they are links, and it reads packed-refs, info/grafts and the like through links. The objects
-    are searched only to their first folders. Hooks may be links, and each submodule is a git folder itself.
+    Git itself makes none there. But git follows links: it writes a command's own words into COMMIT_EDITMSG, logs/HEAD,
+    FETCH_HEAD and others, and it reads packed-refs, info/grafts and others. The objects are searched only to the first
+    folders. Hooks may be links, and each submodule is a git folder itself.
 
     Raises:
         NotReadable: There are too many folders or entries.
