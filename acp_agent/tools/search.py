@@ -18,6 +18,7 @@ _KB = 1024
 _MOST_NAMED = 3
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
+_ONLY_UTF_8 = "[files in other encodings than UTF-8 match such characters only if path names the file]"
 
 
 class GrepParams(Params):
@@ -87,7 +88,7 @@ class Grep(Tool[GrepParams]):
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
         if not found.files:
-            lines = iter((f"No matches for: {params.pattern}",))
+            lines = iter((f"No matches for: {params.pattern}", *(() if params.pattern.isascii() else (_ONLY_UTF_8,))))
         elif params.count:
             lines = _counts(found, base, params.offset, limit)
         elif params.files_only:

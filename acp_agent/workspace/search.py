@@ -9,6 +9,7 @@ the glob spells. If that path is a file, its size, the glob and the type do not 
 
 import os
 import re
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -26,7 +27,7 @@ from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
 from acp_agent.workspace.roots import FileOpener, Place, Roots
-from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, decode_line, is_binary, no_utf_8_error
+from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, decode_line, is_binary
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
@@ -102,21 +103,32 @@ async def _grep_file(place: Place, query: GrepQuery, program: Ripgrep, seconds: 
     """Search one file, which ripgrep reads from an open descriptor. Raises ToolError for a binary file."""
     lines = _Lines(place, query, choice=None)
     with holding(await to_thread.run_sync(place.open_regular)) as fd, move_on_after(seconds) as time:
-        await to_thread.run_sync(_refuse_binary, fd, place.given)
-        await program.search(["--text", *_arguments(query), "--", "-"], lines.take, stdin=fd)
+        encoding = await to_thread.run_sync(_encoding, fd, place.given)
+        await program.search([encoding, "--text", *_arguments(query), "--", "-"], lines.take, stdin=fd)
     return await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
 
 
-def _refuse_binary(fd: int, given: str) -> None:
+def _encoding(fd: int, given: str) -> str:
+    """Return the argument that lets ripgrep read a file as `read` does. Raises ToolError for a binary file."""
+    decoder, is_utf_8 = getincrementaldecoder("utf-8")(), True
     with errors_about(given):
-        start = b""
+        if os.pread(fd, 2, 0) in UTF_16_BOMS:
+            return "--encoding=auto"
         while chunk := os.read(fd, _BLOCK):
             check_cancelled()
-            start = start or chunk
             if is_binary(chunk):
-                wide = start.startswith(UTF_16_BOMS)
-                raise no_utf_8_error(given, start, os.fstat(fd).st_size) if wide else binary_error(given)
+                raise binary_error(given)
+            is_utf_8 = is_utf_8 and _decodes(decoder, chunk)
         os.lseek(fd, 0, os.SEEK_SET)
+    return "--encoding=none" if is_utf_8 and _decodes(decoder, b"", final=True) else "--encoding=windows-1252"
+
+
+def _decodes(decoder: IncrementalDecoder, chunk: bytes, *, final: bool = False) -> bool:
+    try:
+        decoder.decode(chunk, final)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 async def _grep_directory(

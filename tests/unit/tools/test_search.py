@@ -307,6 +307,7 @@ async def test_context_has_bounds(context: object):
 
 async def test_no_match_says_which_pattern():
     assert (await Workbench(TREE).run("grep", pattern="nowhere")).text == "No matches for: nowhere"
+    assert "[files in other encodings than UTF-8" in (await Workbench(TREE).run("grep", pattern="für")).text
 
 
 async def test_a_bad_pattern_is_an_error_for_the_model():

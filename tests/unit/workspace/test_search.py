@@ -246,11 +246,10 @@ async def test_a_named_binary_file_is_an_error_and_latin_1_is_searched(files: Lo
     assert await lines(files, "needle") == [(1, "café needle")]
 
 
-async def test_a_named_file_in_utf_16_is_called_text_that_a_command_converts(files: LocalFileSystem, project: Path):
-    (project / "wide").write_bytes("needle\n".encode("utf-16"))
-    with pytest.raises(ToolError, match="wide is text that is not UTF-8 \\(16 bytes\\)") as caught:
-        await lines(files, "needle", "wide")
-    assert "iconv -f utf-16" in str(caught.value.failure.suggestion)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+async def test_a_named_file_is_searched_in_its_encoding(files: LocalFileSystem, project: Path, encoding: str):
+    (project / "words").write_bytes("one\r\nfür 5 €\r\n".encode(encoding))
+    assert await lines(files, "^für 5 €$", "words") == [(2, "für 5 €")]
 
 
 async def test_a_named_directory_is_searched_even_when_ignored_or_skipped(files: LocalFileSystem, project: Path):
