@@ -130,7 +130,7 @@ def _counts(found: GrepMatches, base: str, offset: int, limit: int) -> Iterator[
     shown = found.counts[offset : offset + limit]
     for path, count in shown:
         yield f"{visible(relative(path, base))}: {count}"
-    where = f" with {found.total:,} matching lines"
+    where = f" with {counted(found.total, 'matching line')}"
     yield _total(len(shown), found.files, offset, "file", "files", capped=found.capped, where=where)
 
 

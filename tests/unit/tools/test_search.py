@@ -285,6 +285,7 @@ async def test_lines_before_and_after_are_asked_for_by_themselves():
 async def test_matches_are_counted_by_file():
     bench = Workbench({"a": "x\nx\n", "b": "x\n", "c": "x\n"})
 
+    assert (await bench.run("grep", pattern="x", path="b", count=True)).text == "b: 1\n[1 file with 1 matching line]"
     assert (
         await bench.run("grep", pattern="x", count=True)
     ).text == "a: 2\nb: 1\nc: 1\n[3 files with 4 matching lines]"
