@@ -7,6 +7,7 @@ elicitation count. The channel drops everything else and pauses after each batch
 pauses, nothing is read, so a server that floods fills its own pipe and slows itself down.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -348,9 +349,17 @@ def _parse(data: bytes) -> Json:
     """
     if data.count(b"[") + data.count(b"{") > _MOST_NODES:
         raise BrokenServerError(f"sent a message of more than {_MOST_NODES} lists and objects")
+    text = data.decode("utf-8", "replace")
     try:
-        return cast("Json", from_json(data.decode("utf-8", "replace"), allow_inf_nan=False))
+        return cast("Json", from_json(text, allow_inf_nan=False))
     except ValueError as error:
         if "recursion limit" in str(error):
             raise BrokenServerError("sent a message that nests too deep") from None
-        raise
+        whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], text)
+        if whole == text:
+            raise
+        return cast("Json", from_json(whole, allow_inf_nan=False))
+
+
+_ESCAPE = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>\\u[dD][89a-fA-F]\w\w)|\\.")
+"""An escape of JSON. JavaScript writes half of a surrogate pair where a text was cut, and `from_json` refuses it."""

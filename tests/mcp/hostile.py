@@ -489,6 +489,14 @@ class OddIds(Server):
         answer(request, text("right"))
 
 
+class CutEmoji(Server):
+    """Cuts its text in the middle of a character, as JavaScript does, and escapes the half that is left."""
+
+    def call(self, request):
+        said = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": text("\\ud83d, \U0001f600, cut: \ud83d")})
+        raw(said.encode() + b"\n")
+
+
 class IdsAsText(Server):
     """Answers as if every id had been a string."""
 

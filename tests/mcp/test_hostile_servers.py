@@ -456,10 +456,13 @@ async def test_a_program_that_only_babbles_is_given_up(behaviour):
         assert "lines that are not messages" in stage.changes[0][1]
 
 
-async def test_invalid_utf_8_becomes_replacement_characters():
-    async with on_stage(stdio("bad_utf8")) as stage:
+@pytest.mark.parametrize(
+    ("behaviour", "said"), [("bad_utf8", "a\ufffd\ufffd\ufffdb"), ("cut_emoji", "\\ud83d, \U0001f600, cut: \ufffd")]
+)
+async def test_what_is_no_character_becomes_a_replacement_character(behaviour, said):
+    async with on_stage(stdio(behaviour)) as stage:
         await stage.reach(McpState.READY)
-        assert await stage.call() == "a\ufffd\ufffd\ufffdb"
+        assert await stage.call() == said
 
 
 async def test_a_batch_is_taken_as_its_messages():
