@@ -340,7 +340,7 @@ def _number(identity: Json) -> int:
 
 
 def _parse(data: bytes) -> Json:
-    """Return the parsed message.
+    """Return the parsed message. NaN and infinity are taken, so that their message is not lost.
 
     Raises:
         ValueError: the data is not JSON.
@@ -351,14 +351,14 @@ def _parse(data: bytes) -> Json:
         raise BrokenServerError(f"sent a message of more than {_MOST_NODES} lists and objects")
     text = data.decode("utf-8", "replace")
     try:
-        return cast("Json", from_json(text, allow_inf_nan=False))
+        return cast("Json", from_json(text))
     except ValueError as error:
         if "recursion limit" in str(error):
             raise BrokenServerError("sent a message that nests too deep") from None
         whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], text)
         if whole == text:
             raise
-        return cast("Json", from_json(whole, allow_inf_nan=False))
+        return cast("Json", from_json(whole))
 
 
 _ESCAPE = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>\\u[dD][89a-fA-F]\w\w)|\\.")

@@ -497,6 +497,13 @@ class CutEmoji(Server):
         raw(said.encode() + b"\n")
 
 
+class NotANumber(Server):
+    """Puts NaN into its answer, as Python's json does, although JSON has none."""
+
+    def call(self, request):
+        answer(request, text("mean", structuredContent={"mean": float("nan"), "most": float("inf")}))
+
+
 class IdsAsText(Server):
     """Answers as if every id had been a string."""
 

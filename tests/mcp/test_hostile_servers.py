@@ -465,6 +465,12 @@ async def test_what_is_no_character_becomes_a_replacement_character(behaviour, s
         assert await stage.call() == said
 
 
+async def test_structured_content_with_a_number_that_is_none_is_left_out_and_the_text_stays():
+    async with on_stage(stdio("not_a_number")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "mean\n[structured content with NaN or infinity, left out]"
+
+
 async def test_a_batch_is_taken_as_its_messages():
     async with on_stage(stdio("batch")) as stage:
         await stage.reach(McpState.READY)
