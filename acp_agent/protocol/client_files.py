@@ -80,8 +80,9 @@ class ProxyFileSystem:
     async def read_text(self, path: str) -> str:
         self._refuse_unusable("fs/read_text_file", offered=self._client.read_text_file)
         resolved = self._local.resolve(path, Access.READ)
+        named = self._named(path, resolved)
         try:
-            answer = await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)})
+            answer = await self._request("fs/read_text_file", {"path": named})
         except ClientTimeout as error:
             self._unanswered.add("fs/read_text_file")
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
@@ -122,6 +123,7 @@ class ProxyFileSystem:
         """
         self._refuse_unusable("fs/write_text_file", offered=self._client.write_text_file)
         resolved = self._local.resolve(path, Access.WRITE)
+        named = self._named(path, resolved)
         head = await self._local.head(resolved, MOST_COMPARED)
         if head is not None and encoding_of(head.data):  # an editor might write another encoding
             raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
@@ -133,7 +135,7 @@ class ProxyFileSystem:
             is_in_text = expected is not None and expected.startswith(_BOM)  # a second byte order mark
             text = _BOM + (text if is_in_text else text.removeprefix(_BOM))
         try:
-            answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
+            answer = await self._request("fs/write_text_file", {"path": named, "content": text})
         except (ClientTimeout, ConnectionLost) as error:
             self._unanswered.add("fs/write_text_file")
             unknown = _UNKNOWN.format(path)
@@ -141,6 +143,13 @@ class ProxyFileSystem:
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
         return await self._written(path, resolved, text.removeprefix(_BOM), expected, answer)
+
+    def _named(self, path: str, resolved: str) -> str:
+        """Return the editor's name of a file. Raises BackendUnavailable for one that no message can hold."""
+        named = self._paths.spell(resolved)
+        if named.encode(errors="replace").decode() != named:
+            raise BackendUnavailable(_BACKEND, f"{path} leads to a name that is not UTF-8", quiet=True)
+        return named
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
         """Raise ToolError if the editor returned an empty text for a file that has text on disk."""

@@ -247,6 +247,21 @@ async def test_a_write_answered_with_rubbish_is_judged_by_what_is_on_disk_and_ne
     assert (tmp_path / "old.txt").read_text() == ("new" if is_done else "old")
 
 
+async def test_an_editor_is_not_asked_for_a_path_that_no_message_can_hold(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    (tmp_path / "gr\udcfcn").mkdir()
+    (tmp_path / "green").symlink_to("gr\udcfcn")
+    async with editor(fs_read_text_file={"content": "x"}, fs_write_text_file={}) as editing:
+        files = proxy_files(editing, tmp_path)
+        with pytest.raises(BackendUnavailable, match="not UTF-8") as caught:
+            await files.write_text("green/a.txt", "x", expected=None)
+        (tmp_path / "green/a.txt").write_text("x")
+        with pytest.raises(BackendUnavailable, match="not UTF-8"):
+            await files.read_text("green/a.txt")
+    assert (editing.requests, caught.value.permanent, caught.value.quiet) == ([], False, True)
+
+
 async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor() as editing:
         files = proxy_files(editing, tmp_path, Client(read_text_file=True))
