@@ -452,12 +452,12 @@ class PermissionGate(Gate):
     def _settle_command_of(self, tool: str, facts: CallFacts, line: CommandFacts) -> Settlement:
         """Return the outcome for a command by the rules and the stored answers of a tool."""
         whole = self._stored(tool, GrantKind.TOOL)
-        answers, denied = set[bool | None](), list[str]()
+        answers, prefixes = set[bool | None](), list[str]()
 
         def granted(prefix: str) -> bool | None:
+            prefixes.append(prefix)
             stored = self._stored(tool, GrantKind.PREFIX, prefix)
             answers.add(answer := whole if stored is None else stored)
-            denied.extend([prefix] if stored is False else [])
             return answer
 
         rules = rules_of(self.rules, tool) if self.rules else ()
@@ -468,7 +468,7 @@ class PermissionGate(Gate):
             at = [(rule.pattern, rule.action) for rule in rules].index((refusal.pattern, Action.DENY))
             return Settlement(denied_by(tool, rules, at))
         if refusal is not None or exact is False or whole is False:
-            return Settlement(self._denied(tool, *self._answers_to(tool, digest, denied)))
+            return Settlement(self._denied(tool, *self._answers_to(tool, digest, prefixes)))
         approved = self._free(facts) or (None if any(ask.each_time for ask in facts.asks) else on_record(exact))
         if approved is not None:
             return Settlement(approved)

@@ -257,7 +257,7 @@ class _Walk:
         elif command.name == "cd" or (command.name == "pushd" and args and plain):
             found = folders.entered_by(command, self._searched)
             stack = stack if command.name == "cd" else (*stack, shell.now)
-        elif plain and not args and stack and not shell.vague:  # popd, or pushd alone, which swaps
+        elif not args and stack and not shell.vague:  # popd, or pushd alone, which swaps
             found, stack = stack[-1], (*stack[:-1], shell.now) if command.name == "pushd" else stack[:-1]
         else:
             named = folders.entered_by(command, self._searched) if command.name == "pushd" and args else ()

@@ -326,8 +326,8 @@ class PolicyRule:
 
     @property
     def unconditional(self) -> bool:
-        """Whether it decides every call of the tools that it names."""
-        return not (self.paths or self.unset or self.trust or self.search or self.reserved or self.phases)
+        """Whether a deny rule decides every call of the tools that it names."""
+        return not (self.paths or self.unset or self.trust or self.search or self.phases)
 
     def misses(self, call: PolicyFacts) -> Miss | None:
         """Return why the rule does not apply to a call; None if it decides."""

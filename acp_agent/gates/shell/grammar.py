@@ -418,8 +418,7 @@ def _form(table: dict[str, Any], sets: dict[str, Any], inherited: Iterable[str] 
     operands = _words(table, "operands")
     kept = switches & {"negatable", "single", "dashless"}
     inner: dict[str, Any] = {key: each for key, each in table.items() if isinstance(each, dict) and key != "choices"}
-    verbs = {name: _form(each, sets, kept) for name, each in inner.items() if "like" not in each}
-    verbs |= {name: verbs[each["like"]] for name, each in inner.items() if "like" in each}
+    verbs = {name: _form(inner[each.get("like", name)], sets, kept) for name, each in inner.items()}
     return Grammar(
         flags=frozenset(options.flags),
         values=MappingProxyType(options.values),

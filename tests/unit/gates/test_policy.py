@@ -19,6 +19,7 @@ from acp_agent.core.types import (
     JsonObject,
     McpSubject,
     PathSubject,
+    Phase,
     UrlSubject,
     Verdict,
 )
@@ -524,6 +525,8 @@ def test_the_trace_says_when_nothing_matched_and_when_it_is_in_doubt(cwd):
         ([deny("bash", args_match="x")], "deny", False),
         ([allow("bash", args_match="x"), deny("*")], "deny", True),
         ([deny("read"), deny("sh")], "allow", False),
+        ([deny("bash", capabilities=["net"])], "allow", False),
+        ([deny("bash", phases=[Phase.AUTONOMOUS])], "allow", True),
     ],
 )
 def test_a_tool_that_no_rule_lets_through_leaves_the_catalogue(rules, default, offered):
