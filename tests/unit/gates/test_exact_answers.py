@@ -1,22 +1,39 @@
 """The exact answers of the functions from which gates make their verdicts, at their bounds and in rare cases."""
 
+import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_agent.core.errors import Refused
-from acp_agent.core.types import Access, Ask, Deny, PathSubject, ToolKind, ToolSpec, Verdict
+from acp_agent.core.events import Containment
+from acp_agent.core.types import (
+    Access,
+    Allow,
+    Ask,
+    CallOrigin,
+    CommandSubject,
+    Deny,
+    PathSubject,
+    ToolKind,
+    ToolSpec,
+    Verdict,
+)
 from acp_agent.gates import git_calls
 from acp_agent.gates.adversarial import AdversarialGate
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as verdict_on
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
+from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.grounding import Mentioned
 from acp_agent.gates.paths.command_paths import path_words
-from acp_agent.gates.paths.links import may_make_links
+from acp_agent.gates.paths.links import UnseenWorkspace, may_make_links
+from acp_agent.gates.paths.unnamed_paths import _opens
 from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.patterns import Call
@@ -27,10 +44,10 @@ from acp_agent.gates.shell import reading as shell_reading
 from acp_agent.gates.shell.command import MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
 from acp_agent.gates.shell.danger import destructive
 from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
-from acp_agent.gates.shell.programs import denials, prefix
+from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
-from acp_agent.gates.shell.words import MAX_FIELDS, expand_braces
+from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
 from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.folder_readers import reading
@@ -144,6 +161,15 @@ def test_a_copy_writes_to_its_destination_and_below_it():
         ("cp -S .x a b", ("b", "b/a")),
     ):
         assert [*written(called(text))] == [Written(word) for word in words], text
+
+
+def test_files_that_an_option_leaves_out_are_not_written():
+    for text, words in (
+        ("prog --exclude a b", ("b",)),
+        ("prog -x a b", ("b",)),
+        ("prog -y a b", ("a", "b")),
+    ):
+        assert [each.word for each in written(called(text))] == [*words], text
 
 
 def test_the_words_that_were_mentioned_last_are_remembered():
@@ -335,3 +361,93 @@ async def test_a_call_that_the_second_model_does_not_judge_in_time_is_not_run():
 def test_only_env_splits_the_text_of_an_option_into_its_own_arguments():
     for text, found in (("flock /l -c 'evil a'", ["flock", "evil"]), ("env -S 'evil a' b", ["env", "env", "evil"])):
         assert [command.name for command in survey(text).walk()] == found, text
+
+
+def test_rare_words_of_the_shell_keep_a_text_from_being_read():
+    for text, unread in (
+        ("set -- " + "a " * 64 + "; shift; $1", ""),
+        ("set -- " + "a " * 65 + "; shift; $1", "shifts among more than 64 words"),
+        ("declare -n x=y", "uses a name reference"),
+        ("declare -an x=y", "uses a name reference"),
+        ("declare --name x=y; declare x=-n", ""),
+        ("echo " + "$((" * 300 + "1" + "))" * 300, "is nested too deep"),
+    ):
+        assert survey(text).unread == unread, text[:20]
+
+
+def test_letters_behind_a_control_escape_are_control_characters():
+    assert ansi_c(r"\ca\cB\c[") == "\x01\x02\x1b"
+
+
+def test_a_shell_that_a_pattern_names_a_script_for_is_unclear():
+    analysis = ShellText("bash *").analysis
+    assert isinstance(analysis, Plain)
+    assert analysis.commands[0].unclear == "bash: what it runs is named by a pattern"
+
+
+def test_a_pattern_may_name_a_file_that_is_written():
+    for text, reads in (("uniq a", True), ("uniq a*", False), ("head a*", True)):
+        assert only_reads(survey(text).commands[0]) is reads, text
+
+
+def test_a_finder_with_an_unknown_option_may_read_everything():
+    for text, ignores in (("fd --odd -x cat", False), ("fd -x cat", True)):
+        read = reading(called(text))
+        assert read is not None
+        assert read.look.ignores is ignores, text
+
+
+def test_only_commands_of_git_that_write_files_may_make_links():
+    for text, makes in (("git update-index x", False), ("git stash", True), ("git status", False)):
+        assert may_make_links(called(text), lambda _: False) is makes, text
+    unseen = UnseenWorkspace()
+    assert (unseen.is_file("x"), unseen.is_folder("x")) == (False, False)
+
+
+def test_a_program_nobody_knows_opens_what_it_is_given():
+    for program, opens in (("prog", True), ("./prog", True), ("rm", False)):
+        (finder,) = survey(f"find -exec {program} {{}} +").commands
+        assert any(map(_opens, finder.runs)) is opens, program
+
+
+def test_commands_are_contained_unless_the_user_typed_them_or_let_them_out():
+    ls = call("bash", CommandSubject("ls"))
+    typed = replace(ls, call=replace(ls.call, origin=CallOrigin.USER))
+    out = call("bash", CommandSubject("ls", unsandboxed=True))
+    for invocation, contained, found in (
+        (ls, True, Containment.CONTAINED),
+        (typed, True, Containment.OUTSIDE),
+        (out, True, Containment.OUTSIDE),
+        (out, False, None),
+        (ls, False, None),
+        (call("read", PathSubject("a", Access.READ)), True, None),
+    ):
+        assert CallFacts(invocation, contained=contained).containment is found, invocation
+
+
+def test_an_answer_about_one_project_may_hold_everywhere_unless_it_is_about_one_text():
+    for project, kind, widens in (
+        ("/p", GrantKind.PREFIX, True),
+        ("/p", GrantKind.FOLDER, True),
+        ("/p", GrantKind.PAYLOAD, False),
+        ("", GrantKind.PREFIX, False),
+    ):
+        assert Grant("bash", kind, "key", allowed=True, project=project).widens is widens, (project, kind)
+
+
+async def test_the_second_model_gets_the_policies_and_the_call_between_marks_that_cannot_be_guessed():
+    asked = list[Any]()
+
+    async def answer(request: object) -> str:
+        asked.append(request)
+        return "ALLOW"
+
+    gate = AdversarialGate(("be  careful", "be kind"), answer, str)
+    for _ in range(2):
+        assert isinstance(await gate.examine(CallFacts(call("bash", CommandSubject("ls -a | wc")))), Allow)
+    assert "1. be careful\n2. be kind" in asked[0].system
+    marks = [re.fullmatch(r'<call id="(\w{8})">\n(.*)\n</call id="\1">', each.messages[0].text) for each in asked]
+    first, second = (mark for mark in marks if mark is not None)
+    assert first[1] != second[1]
+    assert f'"{first[1]}"' in asked[0].system
+    assert json.loads(first[2])["runs"] == "ls wc"

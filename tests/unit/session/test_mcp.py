@@ -522,8 +522,10 @@ async def test_tools_join_when_a_server_is_ready_and_a_call_after_its_end_is_an_
     session.servers.start([server()])
     connection = session.connections["srv"]
     assert session.offered == set()
+    assert session.servers.joining() is True
     connection.ready(definition())
     assert session.offered == {"mcp_srv_echo"}
+    assert session.servers.joining() is False
     connection.become(McpState.WAITING, "lost")
     assert session.offered == {"mcp_srv_echo"}  # it may be back at once; prompt caching wants the same tools
     connection.become(McpState.FAILED, "gone")

@@ -360,6 +360,16 @@ async def test_the_rounds_of_an_evaluation_are_shown_as_progress_of_its_call(mon
     assert shown == [("c1", "\n\nround 1\n\n")]
 
 
+async def test_only_an_agent_that_a_quality_gate_asks_works_without_the_gates():
+    async def run(*given: Any) -> Any:
+        return given[-1]
+
+    agents = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker")
+    for gates, workers in ((None, [None, None]), (SimpleNamespace(calls=["gate"]), ["worker", None])):
+        agents._gates = gates
+        assert [await agents.run("scout", "look", SimpleNamespace(id=each)) for each in ("gate", "model")] == workers
+
+
 async def test_a_session_that_is_opened_again_is_closed_and_its_lock_is_free_for_that():
     log = list[str]()
 

@@ -107,6 +107,20 @@ def test_the_backends_of_tools_are_those_of_the_session():
     assert made._all_backends(loaded, files, web).memories._memories == "memories"
 
 
+def test_calls_are_repaired_audited_and_redacted_as_the_session_says():
+    record, emit, reformatter = object(), object(), SimpleNamespace(name="small")
+    state: Any = SimpleNamespace(auditor=SimpleNamespace(record=record), emit=emit)
+    made: Any = Tools(_state=state, _needs=SimpleNamespace(reformatter=reformatter), _redactor=str)
+    parts = (object(), object(), object(), SimpleNamespace(files=object()))
+    door = made._front_door(*parts)
+    assert (door._catalogue, door._executor, door._gates, door._files) == (*parts[:3], parts[3].files)
+    assert (door._misunderstood, door._emit, door._redact) == (record, emit, str)
+    assert door._repairer is not None
+    made._needs.reformatter = state.auditor = None
+    door = made._front_door(*parts)
+    assert (door._misunderstood, door._repairer) == (None, None)
+
+
 def test_what_calls_change_is_looked_at_where_anything_needs_it():
     made: Any = Tools(snapshots=SimpleNamespace())
     roots = SimpleNamespace(cwd="/work")

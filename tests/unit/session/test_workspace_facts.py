@@ -366,6 +366,7 @@ async def test_whoever_wants_no_facts_gets_none(folder: Folder):
     folder.wanted = False
     folder.facts.look()
     assert not folder.looks
+    assert folder.facts.look_early(devices=()) is None
     assert await folder.facts.news() == ""
 
 

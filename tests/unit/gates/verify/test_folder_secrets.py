@@ -63,6 +63,7 @@ Ask    GREP_OPTIONS=-r grep KEY .
 Ask    grep -r KEY *
 Ask    grep -r KEY con*
 Ask    grep -r --exclude='.env*' --include=.env KEY .
+Ask    grep -r --include=.env --exclude='*.py' KEY .
 Ask    grep -r --include='\\.env' KEY .
 Ask    grep -r --include='.e[^x]v' KEY .
 Ask    grep -r -e --exclude=.env -e --exclude=x.key -e KEY .
