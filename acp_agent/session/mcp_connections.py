@@ -78,8 +78,9 @@ class ConnectedServer:
     def tool(self, name: str, definition: McpDefinition) -> McpTool:
         """Return a tool. An unchanged tool stays the same object, because prompt caching needs the same bytes."""
         known = self.known.get(name.lower())
-        same = known is not None and (known.name, known.definition) == (name, definition)
-        return known if known is not None and same else McpTool(name, definition, self.connection)
+        if known is not None and (known.name, known.definition) == (name, definition):
+            return known
+        return McpTool(name, definition, self.connection)
 
     def news(self, *, begun: bool) -> Notice | None:
         """Return a notice for the user, or None. `begun` is True if a turn of the session has begun already."""

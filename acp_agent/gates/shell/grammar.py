@@ -167,7 +167,7 @@ class _Parse:
                 inner = form.verbs[word].parse(rest)
                 inner = inner._replace(verbs=(word, *inner.verbs))
                 break
-            elif form.verbs and not form.operands and not self.plain:
+            elif form.verbs and not form.operands:
                 self._not_a_verb(word, rest)
             else:
                 self.plain.append(word)
@@ -192,11 +192,10 @@ class _Parse:
 
     def _not_a_verb(self, word: str, rest: list[str]) -> None:
         """Read a word in place of a subcommand: the value of an unknown option, or an unknown subcommand."""
-        if self.unknown and any(each in self.form.verbs for each in rest):
-            self.found.append(Argument(word, WordKind.NAME, GUESS))
-            return
         if self.unknown:
             self.found.append(Argument(word, WordKind.NAME, GUESS))
+            if any(each in self.form.verbs for each in rest):
+                return
         self.unknown.append(word)
         for each in rest:
             self._guess(each if not each.startswith("-") else each[1:])

@@ -545,7 +545,7 @@ class Walk:
         ]
         if not any(child.type == "in" for child in node.children):
             values = list(self.guesses.arguments)
-        if name and values:
+        if name:
             self.guesses.learn(name, values)
 
     def _assign(self, node: Node) -> str:
