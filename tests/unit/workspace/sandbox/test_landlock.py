@@ -1,11 +1,13 @@
 """The rights that amount to the walls, for each version of Landlock, and the start within them."""
 
+import errno
 import os
 import platform
 import struct
 import subprocess
 import threading
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -189,6 +191,90 @@ def test_the_private_home_links_to_toolchains_and_folders_of_the_session(root, t
 
 def test_a_home_that_the_session_works_in_stays_the_home(root, tmp_path):
     assert "HOME" not in PrivateHome(str(tmp_path / "private")).variables(walls(root, home=str(root)))
+
+
+def fate(program: bytes, number: int, *arguments: int, architecture: int = 0xC000003E) -> object:
+    """Return what a filter does with a call: None if it permits it, the error if it refuses it, or "asks".
+
+    https://docs.kernel.org/userspace-api/seccomp_filter.html
+    """
+    data = struct.pack("<IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    steps, at, loaded = [*struct.iter_unpack("<HBBI", program)], 0, 0
+    compared = {0x15: int.__eq__, 0x35: int.__ge__, 0x45: lambda one, other: bool(one & other)}
+    while True:
+        code, holds, fails, operand = steps[at]
+        at += 1
+        if code == 0x06:
+            kinds = {0x7FFF: None, 0x7FC0: "asks", 0x0005: errno.errorcode.get(operand & 0xFFFF)}
+            return kinds[operand >> 16]
+        if code == 0x20:
+            (loaded,) = struct.unpack_from("<I", data, operand)
+        elif code == 0x54:
+            loaded &= operand
+        else:
+            at += holds if compared[code](loaded, operand) else fails
+
+
+FATES = """
+any        None          0
+any        EPERM         165
+any        EPERM         0x40000000
+any        None          0x3fffffff
+any        ENOSYS        435
+any        None          56 0x11
+any        EPERM         56 0x10000000
+any        EPERM         16 0 0x5412
+any        EPERM         16 0 0x541c
+any        None          16 0x5412 0
+any        EAFNOSUPPORT  41 17
+internet   None          41 2
+internet   None          41 10
+local      EAFNOSUPPORT  41 2
+contained  None          41 1
+contained  None          41 16
+alone      EAFNOSUPPORT  41 1
+contained  None          29
+alone      EPERM         29
+alone      ENOTSUP       188
+contained  None          188
+alone      asks          90
+contained  None          90
+alone      None          302 0
+alone      EPERM         302 7
+alone      None          141 7 0
+alone      EPERM         141 0 7
+alone      None          53 1 1
+alone      None          53 1 0x80001
+alone      EPERM         53 1 2
+contained  None          53 1 2
+old        EPERM         76
+new        None          76
+old        ENOSYS        437
+new        None          437
+old        EPERM         2 0 0x200
+old        None          2 0 0x201
+old        None          2 0x200 0
+old        EPERM         257 0 0 0x200
+old        None          257 0 0x200 0
+"""
+"""The filters of which a row is true, what becomes of a call, its number and its arguments."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of another machine")
+def test_each_call_has_its_fate():
+    for internet, contained, old in product((True, False), repeat=3):
+        kinds = {
+            "any",
+            "internet" if internet else "local",
+            "contained" if contained else "alone",
+            "old" if old else "new",
+        }
+        program = filter_program(internet=internet, namespaces=contained, truncation=old)
+        assert program is not None
+        for which, expected, *call in map(str.split, FATES.strip().splitlines()):
+            if which in kinds:
+                assert str(fate(program, *(int(each, 0) for each in call))) == expected, (kinds, call)
+        assert fate(program, 0, architecture=0x40000003) == "EPERM"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of another machine")

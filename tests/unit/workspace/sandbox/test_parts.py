@@ -14,7 +14,7 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.editor import ContainedCommand
 from acp_agent.workspace.sandbox import landlock, quarantine, sandbox
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
-from acp_agent.workspace.sandbox.git_folders import _LONGEST, named_folder
+from acp_agent.workspace.sandbox.git_folders import _LONGEST, hook_folders, named_folder
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _new_ruleset, known_rights, landlock_limits
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, tier_limits
@@ -322,8 +322,17 @@ def test_files_that_usual_tools_make_stay(tmp_path: Path):
     assert not _is_harmless(str(git / "none"), nothing)
     assert _runs(str(git / "none")), "nobody can tell"
     assert not _stays("/a/b", "/a", ())
+    assert not _stays("/a/b", "/a/b/w", ()), "it is no `.git` folder"
     assert _stays("/a/.git", "/a/w", ())
     assert not _stays("/a/.git", "/b", ())
     assert _stays("/a/.git/worktrees/w", "/a/w", ())
     assert not _stays("/a/.git/odd/w", "/a/w", ())
     assert _stays("/x/.git/worktrees/w", "/a/w", ("/x/.git",))
+
+
+def test_only_the_setting_for_hooks_names_their_folder(tmp_path: Path):
+    config, other = tmp_path / ".git" / "config", tmp_path / ".git" / "HEAD"
+    config.parent.mkdir()
+    config.write_text("[core]\nhooksPath\nhooksPath = tools\nworktree = ../x\n[user]\nname = Ann\n")
+    other.write_text("[core]\nhooksPath = never\n")
+    assert [*hook_folders(map(str, (config, other)))] == [os.path.normpath(tmp_path / ".git" / ".." / "x" / "tools")]

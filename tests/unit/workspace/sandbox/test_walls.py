@@ -62,6 +62,14 @@ def test_hooks_and_settings_of_git_are_frozen_and_their_folder_keeps_its_place(r
     assert found.pinned == (str(root / ".git"),)
 
 
+def test_a_folder_of_the_session_stays_writable_whatever_a_repository_calls_its_hooks(root, home):
+    (root / ".git").mkdir()
+    for place, frozen in ((".", []), ("..", []), ("tools", [str(root / "tools")])):
+        (root / "tools").mkdir(exist_ok=True)
+        (root / ".git/config").write_text(f"[core]\nhooksPath = {place}\n")
+        assert walls(root, home).frozen == (str(root / ".git/config"), *frozen), place
+
+
 def test_a_repository_deep_in_a_submodule_folder_is_frozen_too(root, home):
     hooks = root / ".git/modules/a/b/hooks"
     hooks.mkdir(parents=True)
