@@ -220,6 +220,7 @@ async def test_what_a_substitution_opens_is_judged_by_the_other_gates(tmp_path):
         *(
             "curl http://localhost:8000/x",
             "curl -s localhost",
+            "curl --silent --fail localhost",
             "curl -sSf http://127.0.0.1:3000/api?x=1",
             "curl -I [::1]:80",
         ),

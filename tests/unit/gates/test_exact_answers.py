@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.core.errors import Refused
 from acp_agent.core.events import Containment
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
     Allow,
@@ -31,29 +32,34 @@ from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.grounding import Mentioned
-from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, path_words, unexpanded
 from acp_agent.gates.paths.links import UnseenWorkspace, may_make_links
-from acp_agent.gates.paths.unnamed_paths import _opens
+from acp_agent.gates.paths.unnamed_paths import _opens, name_list, spliced
 from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.policy import Policy, PolicyGate
+from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.patterns import Call
 from acp_agent.gates.rules.permission_rules import Action, judge, rule_action
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, Target, TrustLevel, _path
 from acp_agent.gates.sandbox import _listed
 from acp_agent.gates.shell import reading as shell_reading
 from acp_agent.gates.shell.command import MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
-from acp_agent.gates.shell.danger import destructive
+from acp_agent.gates.shell.danger import destructive, shell_texts
+from acp_agent.gates.shell.grammar import grammar_of
 from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
 from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
 from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
 from acp_agent.gates.trust import _listed as sources_listed
+from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.folder_readers import reading
+from acp_agent.gates.verify.verifiers import Destructive
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import Look
 from acp_agent.workspace.git.changes import GitChanges
+from acp_agent.workspace.protected_paths import ProtectedPaths
 from tests.unit.gates.chain import SPECS, Chain, call, rules
 
 pytestmark = pytest.mark.anyio
@@ -90,8 +96,84 @@ def test_the_folder_behind_a_group_a_subshell_and_a_step_back():
         ("cd -; ls", ("", "~")),
         ("cd a && cd - && ls", ("",)),
         ("( cd a ) && { ls; } || ls", ("",)),
+        ("cd a || cd b && cd -; ls", ("", "a", "b", "a/b")),
+        ("true || cd a && cd -; ls", ("", "a", "~")),
     ):
         assert CommandFacts(text).steps[-1].folders.possible == possible, text
+
+
+def test_only_a_bare_change_into_a_folder_that_is_there_surely_works():
+    for text, possible in (
+        ("cd a; ls", ("a",)),
+        ("cd a > x; ls", ("", "a")),
+        ("x=1 cd a; ls", ("", "a")),
+        ("cd a b; ls", ("", "a")),
+        ("cd -P a; ls", ("", "a")),
+    ):
+        assert CommandFacts(text, is_folder=lambda _: True).steps[-1].folders.possible == possible, text
+
+
+def test_only_finders_make_other_paths_of_the_names_that_they_find():
+    for text, word in (
+        ("find . -exec cat ../{} +", "../{}"),
+        ("fd -x cat ../{}", "../{}"),
+        ("xargs -I {} cat ../{}", ""),
+    ):
+        assert spliced(survey(text).commands[0]) == word, text
+
+
+def test_what_a_wrapper_with_an_unknown_option_runs_is_guessed_only_to_look_for_danger():
+    analysis = ShellText("nice --odd rm a").analysis
+    assert isinstance(analysis, Plain)
+    assert analysis.commands[0].runs == ()
+    assert [each.argv for each in survey("nice --odd rm a").commands[0].runs] == [("rm", "a"), ("a",)]
+
+
+def test_texts_that_programs_may_run_are_looked_at_only_for_danger():
+    for text in (
+        "sed 's/a/rm x/e'",
+        "git config alias.x '!rm x'",
+        "echo 'rm x' | at now",
+        "psql -c '\\! rm x'",
+        "vim -c '!rm x'",
+    ):
+        analysis = ShellText(text).analysis
+        assert isinstance(analysis, Plain)
+        assert analysis.commands[-1].runs == (), text
+        assert any(each.argv[0] == "rm" for each in survey(text).walk()), text
+
+
+def test_an_option_for_a_list_of_files_may_be_abbreviated():
+    for text, option in (
+        ("tar --file=x a", ""),
+        ("tar --files=x a", "--files-from"),
+        ("tar --fi x", "--files-from"),
+        ("du --fil=x", "--files0-from"),
+        ("du -- x", ""),
+        ("tar -cT x", "-T"),
+        ("tar cT x", "-T"),
+        ("tar x cT", ""),
+    ):
+        assert name_list(called(text)) == option, text
+
+
+def test_a_command_that_destroys_a_disk_is_refused_with_advice():
+    verdict = Destructive().command(called("mkfs.ext4 /dev/sda"), Folders(unexpanded))
+    assert isinstance(verdict, Deny)
+    assert verdict.advice == "Name single files inside the workspace, or tell the user what to run."
+
+
+def test_a_command_that_names_more_paths_than_are_looked_at_may_change_a_protected_one():
+    gate = ProtectedGate(
+        paths=ProtectedPaths(),
+        options=SessionOptions(),
+        resolve=lambda path, access: path,
+        resolve_command=lambda path, access: path,
+        git=GitGuard(lambda folder, others=(): (), GitChanges(lambda path, access: path)),
+    )
+    for count, asks in ((MAX_WORDS, False), (MAX_WORDS + 1, True)):
+        verdict = gate.judge(CallFacts(call("bash", CommandSubject("rm" + " a" * count))))
+        assert isinstance(verdict, Ask) is asks, count
 
 
 def test_what_an_approval_and_a_denial_of_a_command_cover():
@@ -124,6 +206,8 @@ def test_a_path_that_may_not_be_used_at_all_is_still_denied_by_its_own_name():
 def test_a_call_has_its_options_as_rules_compare_them():
     found = Call.of(("rm", "-", "-x", "--", "-y", "-"))
     assert (found.options, found.letters, found.operands) == ((("-x", "--"), ("--", "-y")), {"x"}, ("-", "-y", "-"))
+    found = Call.of(("rm", "one", "-x"))
+    assert (found.options, found.operands) == ((("-x", ""),), ("one",))
 
 
 def test_a_link_at_the_end_of_a_path_is_followed_unless_the_link_itself_is_moved(tmp_path: Path):
@@ -168,6 +252,8 @@ def test_files_that_an_option_leaves_out_are_not_written():
         ("prog --exclude a b", ("b",)),
         ("prog -x a b", ("b",)),
         ("prog -y a b", ("a", "b")),
+        ("cat --output=x a", ("x",)),
+        ("cat --put=x --output a", ()),
     ):
         assert [each.word for each in written(called(text))] == [*words], text
 
@@ -237,6 +323,13 @@ def test_a_text_that_cannot_be_read_comes_with_advice():
     verdict = verdict_on(ShellText("ls; " * 4000), BlocklistPolicy())
     assert isinstance(verdict, Deny)
     assert verdict.advice == "Write it out plainly."
+
+
+def test_only_what_reads_its_input_sets_a_variable_to_it():
+    for text, words in (("x=a; echo b; prog x; $x", ["a"]), ("x=a; echo b; read x; $x", ["b", "a"])):
+        found = [command.argv for command in survey(text).walk()]
+        assert [word for word in words if (word,) in found] == words
+        assert (("b",) in found) is ("b" in words), text
 
 
 def test_a_redirection_alone_stands_in_its_scope():
@@ -451,3 +544,56 @@ async def test_the_second_model_gets_the_policies_and_the_call_between_marks_tha
     assert first[1] != second[1]
     assert f'"{first[1]}"' in asked[0].system
     assert json.loads(first[2])["runs"] == "ls wc"
+
+
+def test_what_is_said_of_a_text_that_cannot_be_read_is_the_first_reason():
+    assert survey("a;" * 5000 + " (").unread == "has more than 1000 commands"
+    assert survey("'" + "a;b;" * 3000).unread == "holds more than 4000 commands"
+
+
+def test_redirections_behind_more_than_a_command_are_proven():
+    for text in ("{ a; } > x", "( a ) > x", "a | b > x", "a && b > x", "a && { b; } > x", "! a > x", "a; b > x"):
+        assert isinstance(ShellText(text).analysis, Plain), text
+
+
+def test_texts_in_code_may_be_run_where_it_starts_programs():
+    for code, pipes, texts in (
+        ("'a' | 'b'", True, ["a", "b"]),
+        ("'a' | 'b'", False, []),
+        ("'a' 'b'", True, []),
+        ("os.system('a')", False, ["a"]),
+    ):
+        assert shell_texts(code, pipes=pipes) == texts, (code, pipes)
+
+
+def test_a_link_that_is_moved_into_a_folder_is_a_link_there():
+    for text, makes in (("mv a b", False), ("mv a link b", True), ("mv -t b a", False), ("mv -t b a link", True)):
+        assert may_make_links(called(text), "a".__eq__) is makes, text
+
+
+def test_a_verb_behind_an_operand_is_an_operand():
+    git = grammar_of("git")
+    assert git is not None
+    assert git.parse(("reflog", "main", "show")).verbs == ("reflog",)
+    assert git.parse(("reflog", "show", "main")).verbs == ("reflog", "show")
+
+
+def test_git_may_be_in_any_folder_that_a_line_enters():
+    def expand(pattern: str, folder: str) -> tuple[str, ...]:
+        assert (pattern, folder) == ("s*", "")
+        return ("src", "sub")
+
+    for text, folders in (
+        ("git -C s* log", ("s*", "src", "sub")),
+        ("git -C 's*' log", ("s*",)),
+        ("cd a && git -C b log", ("b", "a/b")),
+        ("; ".join(f"cd {each}" for each in "abcdefgh") + "; git -C b log", None),
+    ):
+        (found,) = git_calls.git_calls(CommandFacts(text, expand))
+        assert found.folders == folders, text
+
+
+def test_one_skipped_call_is_no_calls():
+    turn = TurnCalls()
+    turn.skipped(call("read").call)
+    assert turn.status(0.5, ()) == ("Utility gate: 1 call worth less than 0.5 skipped; never skipped: nothing",)

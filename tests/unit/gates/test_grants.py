@@ -29,6 +29,8 @@ default = "deny"
 [tools.bash.patterns]
 "git status" = "allow"
 ls = "maybe"
+[projects."".tools]
+bash = "allow"
 [other]
 x = 1
 """

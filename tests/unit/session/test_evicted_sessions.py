@@ -257,6 +257,7 @@ async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_m
     async with process(tmp_path) as here:
         session = here.session(await here.new())
         with session.reading_only():
+            assert session.active.mode is Mode.ASK
             session.options.choose(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
             session.activate_options()
             active = session.active

@@ -93,7 +93,7 @@ MEANT = "![x]\\(https://evil.example/p.png) red [gone]"
 PICTURE, PROGRAM, NONSENSE = (
     ImagePart("aGk=", "image/png"),
     ImagePart("aGk=", "image/svg+xml"),
-    ImagePart("!", "image/png"),
+    ImagePart("aGk=!", "image/png"),
 )
 
 

@@ -1,6 +1,6 @@
 """The exact answers of small parts of a session."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +22,16 @@ from acp_agent.core.errors import (
 )
 from acp_agent.core.session_options import AutoApprove, ModelChoice
 from acp_agent.core.types import ToolResult
+from acp_agent.extend.sources import SourceFile, SourceKind
 from acp_agent.llm.catalog import ModelRef
 from acp_agent.net.web import WebLimits
 from acp_agent.session import extension_host, mcp_connections, model_choices, models
 from acp_agent.session import manager as manager_module
 from acp_agent.session import session as session_module
+from acp_agent.session.engine import SessionEngine
 from acp_agent.session.extension_host import ExtensionHost
 from acp_agent.session.foreign_session import _plain, _words
-from acp_agent.session.manager import DeferredRepository, SessionManager
+from acp_agent.session.manager import DeferredRepository, SessionManager, evict_unused
 from acp_agent.session.mcp_servers import _described
 from acp_agent.session.model_choices import _named
 from acp_agent.session.models import SessionModels
@@ -45,6 +47,7 @@ from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.session.toolset.toolset import SessionTools
 from acp_agent.workspace.sandbox.sandbox import SandboxTier
 from tests.fakes.passing_time import all_tasks_blocked
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -178,6 +181,36 @@ async def test_the_agents_that_can_be_given_a_task_and_their_runs_are_listed():
     assert agents.runs() == ["run"]
 
 
+@each_row(
+    "kind, text, told",
+    [
+        (
+            SourceKind.COMMANDS,
+            "---\ndescription: Fixes it.\nhooks:\n  pre_tool_use:\n    - command: x\n---\nx",
+            "Fixes it.",
+        ),
+        (SourceKind.SKILLS, "---\ndescription: Lints.\n---\nx", "Lints."),
+        (SourceKind.AGENTS, "---\nname: a\ndescription: Looks.\n---\nx", "Looks."),
+        (
+            SourceKind.AGENTS,
+            "---\nname: a\ndescription: Looks.\nhooks:\n  pre_tool_use:\n    - command: x\n---\nx",
+            "on pre_tool_use runs x; Looks.",
+        ),
+        (SourceKind.HOOKS, '[[pre_tool_use]]\ncommand="check"\n', "on pre_tool_use runs check"),
+        (SourceKind.TOOLS, 'description="d"\ncommand="run"\n', 'runs "run": d'),
+        (
+            SourceKind.COMMANDS,
+            "---\ndescription: a  secret\n---\nx",
+            "a [gone]… [not all of it is shown: read the file before you answer]",
+        ),
+    ],
+)
+def test_a_file_that_waits_is_described_by_what_it_would_do(kind: SourceKind, text: str, told: str):
+    file = SourceFile(kind, "one", "/u/one", "~/one", project=False, data=text.encode(), digest="")
+    described = made(SessionExtensions, _clean=lambda words: words.replace("secret", "[gone]"))._described(file)
+    assert described == f"{kind.value.removesuffix('s')} one (~/one): {told}"
+
+
 async def test_files_about_which_nobody_answers_stay_unused():
     asked, refreshed = list[Any](), list[str]()
     failure: list[Exception] = []
@@ -291,6 +324,44 @@ async def test_a_session_that_is_loaded_is_resident_only_if_its_answer_was_sent_
         assert log == expected, (before, stored, found, failure)
 
 
+def noting(log: list[str], name: str) -> Callable[..., Awaitable[None]]:
+    """Return a function that notes its name."""
+
+    async def note(*_: object) -> None:
+        log.append(name)
+
+    return note
+
+
+async def test_options_are_stored_before_that_is_answered_unless_the_session_was_opened_again():
+    log = list[str]()
+    transcript = SimpleNamespace(save=noting(log, "save"))
+    for resident, known, expected in ((True, True, ["save"]), (False, True, ["pool"]), (False, False, [])):
+        session: Any = SimpleNamespace(id="s", resident=resident, transcript=transcript, store_options=lambda: None)
+        manager = made(
+            SessionManager,
+            _acts=SimpleNamespace(hold=lambda _: nullcontext_async()),
+            _known={"s": session if known else None},
+            _pool=SimpleNamespace(store_options=noting(log, "pool")),
+        )
+        log.clear()
+        await manager.store_options(session)
+        assert log == expected, (resident, known)
+
+
+async def test_an_engine_ends_all_that_it_has_begun():
+    log = list[str]()
+    engine = made(
+        SessionEngine,
+        _titles=SimpleNamespace(close=lambda: log.append("titles")),
+        _handler=SimpleNamespace(session_ended=noting(log, "hooks")),
+        _mcp=SimpleNamespace(connections=SimpleNamespace(close=lambda: log.append("servers"))),
+        _tools=SimpleNamespace(end=noting(log, "tools")),
+    )
+    await engine.close()
+    assert log == ["titles", "hooks", "servers", "tools"]
+
+
 async def test_nothing_can_be_forked_where_nothing_is_stored():
     acts = SimpleNamespace(hold=lambda _: nullcontext_async())
     manager = made(SessionManager, store=None, _acts=acts, _known={})
@@ -358,6 +429,41 @@ async def test_the_rounds_of_an_evaluation_are_shown_as_progress_of_its_call(mon
     agents = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker")
     assert await agents.evaluate("task", parent) == ("task", ("general", "do it", parent, "worker"))
     assert shown == [("c1", "\n\nround 1\n\n")]
+
+
+async def test_a_load_ends_once_however_often_that_is_said():
+    loads = PendingLoads()
+    with loads.loading("one") as end, loads.loading("one"):
+        end()
+        end()
+        with anyio.move_on_after(0.01) as waiting:
+            await loads.wait("one")
+        assert waiting.cancelled_caught
+    assert await loads.wait("one")
+
+
+async def test_idle_sessions_are_evicted_while_that_is_wanted(monkeypatch: pytest.MonkeyPatch):
+    seconds, log = [0.0, 60.0], list[object]()
+
+    class Ended(Exception):
+        """The end of the test."""
+
+    async def sleep(_: float) -> None:
+        if not seconds:
+            raise Ended
+
+    async def evict_idle(idle: float) -> None:
+        log.append(idle)
+
+    monkeypatch.setattr("acp_agent.session.manager.anyio.sleep", sleep)
+    sessions: Any = SimpleNamespace(
+        limits=lambda: SimpleNamespace(idle_seconds=seconds.pop(0)),
+        share_evicted=lambda: log.append("share"),
+        evict_idle=evict_idle,
+    )
+    with pytest.raises(Ended):
+        await evict_unused(sessions)
+    assert log == ["share", "share", 60.0]
 
 
 async def test_only_an_agent_that_a_quality_gate_asks_works_without_the_gates():

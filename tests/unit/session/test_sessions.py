@@ -636,6 +636,7 @@ async def test_a_busy_session_is_never_put_to_rest_and_when_all_are_the_next_ope
             await here.ask("close", second)
             async with here.prompting(third) as two:
                 fourth = await here.new()
+                assert here.resident == {first, third}
                 assert (await here.ask("load", stored))["modes"]
                 assert (await here.ask("resume", stored))["modes"]
                 fork = (await here.ask("fork", stored))["sessionId"]

@@ -188,6 +188,7 @@ def test_the_limits_of_tools_are_those_of_the_configuration():
             "shell": {"max_timeout": 77},
             "overflow": {"threshold": 10_000},
             "diagnostics": {"max_diagnostics": 5, "timeout": 9},
+            "verifiers": {"firewall": False},
         },
     )
     usual = tools_of()
@@ -196,6 +197,8 @@ def test_the_limits_of_tools_are_those_of_the_configuration():
     assert found["read"]._max_chars == found["read_overflow"]._max_chars == 8000
     assert usual["read"]._max_chars <= ToolLimits().read_chars
     assert found["list_directory"].spec().kind != usual["list_directory"].spec().kind
+    assert found["grep"]._guards_secrets is found["find_path"]._guards_secrets is False
+    assert usual["grep"]._guards_secrets is usual["find_path"]._guards_secrets is True
     assert (found["diagnostics"]._max_diagnostics, found["diagnostics"]._seconds) == (5, 9)
 
 

@@ -114,6 +114,7 @@ def test_a_server_spelled_as_it_is_named_is_meant_by_what_denies_or_asks_and_nev
     given = {name: (allow, ask, deny)}
     assert rules_of(given, "mcp_git-hub_issue", "git.hub") == (ask, deny)
     assert rules_of(given, "mcp_git-hub_other", "git_hubs") == ()
+    assert rules_of({"mcp_git_*": (deny,)}, "mcp_git-hub_issue", "git_hub") == (), "it is for the server `git`"
     assert rules_of({"mcp_git-hub_*": (allow,)}, "mcp_git-hub_issue", "git_hub") == (allow,)
 
 

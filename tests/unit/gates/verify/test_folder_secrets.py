@@ -135,6 +135,7 @@ Allow  tar xf x.tar -C sub
 Allow  tar tf x.tar
 Allow  7z l x.7z
 Allow  jar tf x.jar
+Allow  jar xf x.jar conf
 Ask    git diff --no-index sub other
 """
 
