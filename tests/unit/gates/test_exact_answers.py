@@ -32,8 +32,8 @@ from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Gates
 from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.grounding import Mentioned
-from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, path_words, unexpanded
-from acp_agent.gates.paths.links import UnseenWorkspace, may_make_links
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, _attached, path_words, unexpanded
+from acp_agent.gates.paths.links import UnseenWorkspace, link_targets, may_make_links
 from acp_agent.gates.paths.unnamed_paths import _opens, name_list, spliced
 from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.policy import Policy, PolicyGate
@@ -50,12 +50,12 @@ from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shel
 from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
-from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
+from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces, loose_segments
 from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.utility import TurnCalls
-from acp_agent.gates.verify.firewall import Firewall
+from acp_agent.gates.verify.firewall import Firewall, _handles
 from acp_agent.gates.verify.folder_readers import reading
-from acp_agent.gates.verify.verifiers import Destructive
+from acp_agent.gates.verify.verifiers import Destructive, Verifier, VerifierGate
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import Look
 from acp_agent.workspace.git.changes import GitChanges
@@ -141,6 +141,80 @@ def test_texts_that_programs_may_run_are_looked_at_only_for_danger():
         assert isinstance(analysis, Plain)
         assert analysis.commands[-1].runs == (), text
         assert any(each.argv[0] == "rm" for each in survey(text).walk()), text
+
+
+def test_braces_and_arrows_part_the_words_of_a_damaged_text():
+    for text, words in (
+        ("a{b}c 'd'", [("a", "b", "c", "d")]),
+        ("{ a; }<x>y", [("a",), ("x", "y")]),
+        ("rm\\ -rf '$'x", [("rm", "-rf", "x")]),
+    ):
+        assert loose_segments(text) == words, text
+
+
+def test_a_link_instead_of_a_folder_may_also_be_in_it_if_there_is_one_target():
+    for text, meant in (
+        ("ln -sn a b d", {"a": ("d/a",), "b": ("d/b",)}),
+        ("ln -sn a d", {"a": ("a", "d/a")}),
+        ("ln -s a d", {"a": ("d/a",)}),
+        ("ln -s a e", {"a": ("a",)}),
+        ("ln -s a", {"a": ("./a",)}),
+        ("ln -sT a d", {"a": ("a",)}),
+    ):
+        assert link_targets(called(text), "d".__eq__) == meant, text
+
+
+def test_where_the_value_of_bundled_options_begins():
+    for program, word, values in (
+        ("gcc", "-Isrc/x", ["src/x"]),
+        ("tar", "-xCd", ["Cd", "d", ""]),
+        ("patch", "-Rix", ["ix", "x"]),
+        ("patch", "-iRx", ["Rx"]),
+        ("patch", "-RNx", ["Nx", ""]),
+    ):
+        assert [*_attached(word, program)] == values, (program, word)
+
+
+def test_a_file_that_a_program_uses_without_showing_it_is_handled():
+    for text, word, handled in (
+        ("rg -g !x", "!x", True),
+        ("rg -g x", "x", False),
+        ("cat -a !x", "!x", False),
+        ("ssh -i k h", "k", True),
+        ("cat -i k", "k", False),
+        ("prog --env-file k", "k", True),
+        ("prog --env-file=k", "k", True),
+        ("prog --env-file=k x", "x", False),
+    ):
+        assert _handles(called(text), word) is handled, text
+
+
+def test_a_damaged_text_with_a_substitution_is_refused():
+    for text, refused in (("echo $(ls)", False), ("echo $(ls", True), ("echo `ls", True), ("echo 'ls", False)):
+        assert isinstance(verdict_on(ShellText(text), BlocklistPolicy()), Deny) is refused, text
+
+
+class Judging(Verifier):
+    """Asks a question about each command."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        return self.ask
+
+
+def test_the_questions_of_verifiers_are_one_that_is_as_strict_as_the_strictest():
+    for one, two, firm, by_name, by_rule in (
+        (Ask("a", firm=True), Ask("b"), True, False, False),
+        (Ask("a"), Ask("b", firm=True), True, False, False),
+        (Ask("a", by_name=True, by_rule=True), Ask("b", by_name=True, by_rule=True), False, True, True),
+        (Ask("a", by_name=True), Ask("b", by_rule=True), False, False, False),
+        (Ask("a", by_rule=True), Ask("b", by_name=True), False, False, False),
+    ):
+        verdict = VerifierGate([Judging(one), Judging(two)]).judge(CallFacts(call("bash", CommandSubject("ls"))))
+        assert isinstance(verdict, Ask)
+        assert (verdict.firm, verdict.by_name, verdict.by_rule) == (firm, by_name, by_rule), (one, two)
 
 
 def test_an_option_for_a_list_of_files_may_be_abbreviated():

@@ -77,6 +77,7 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             "- run: **denied** by permission, rule `git push*`: a permission rule denies this call: 'git push*' (",
         ),
         ("git log", "- run: **allowed**, rule `git *`: rules allow all of it"),
+        ("cd src && git log", "- run: **allowed**, rule `git *`: rules allow all of it"),
         ("shutdown now", "- run: **blocked, and nothing lifts that** by blocklist"),
         ("make all", "- run: **asked about**"),
         ("python3.11", "`python3.11`, as a command:"),

@@ -1,5 +1,6 @@
 """The exact answers of the parts of the sandbox, without any command in it."""
 
+import errno
 import os
 import struct
 import sys
@@ -14,8 +15,8 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.editor import ContainedCommand
 from acp_agent.workspace.sandbox import landlock, quarantine, sandbox
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
-from acp_agent.workspace.sandbox.git_folders import _LONGEST, hook_folders, named_folder
-from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _new_ruleset, known_rights, landlock_limits
+from acp_agent.workspace.sandbox.git_folders import _LONGEST, hook_folders, hooks_of_worktrees, named_folder
+from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _called, _new_ruleset, known_rights, landlock_limits
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, tier_limits
 from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
@@ -328,6 +329,20 @@ def test_files_that_usual_tools_make_stay(tmp_path: Path):
     assert _stays("/a/.git/worktrees/w", "/a/w", ())
     assert not _stays("/a/.git/odd/w", "/a/w", ())
     assert _stays("/x/.git/worktrees/w", "/a/w", ("/x/.git",))
+
+
+def test_hooks_below_a_folder_of_the_session_are_looked_for_and_no_folder_itself(tmp_path: Path):
+    config = tmp_path / ".git" / "config"
+    config.parent.mkdir()
+    for place, found in (("tools", ["tools"]), ("/elsewhere", []), (".", []), ("..", []), ("a/../b", ["b"])):
+        config.write_text(f"[core]\nhooksPath = {place}\n")
+        assert hooks_of_worktrees([str(tmp_path)]) == [str(tmp_path / each) for each in found], place
+
+
+def test_a_call_that_the_system_does_not_know_fails_with_its_error():
+    with pytest.raises(OSError, match="Function not implemented") as caught:
+        _called(-1)
+    assert caught.value.errno == errno.ENOSYS
 
 
 def test_only_the_setting_for_hooks_names_their_folder(tmp_path: Path):
