@@ -47,7 +47,7 @@ def _literal(char: str) -> str:
 def _set(pattern: str, index: int) -> tuple[str, int]:
     """Parse a set from behind its `[`. Return its expression and the position behind its `]`."""
     end = pattern.find("]", index + (2 if pattern[index : index + 1] in ("!", "^") else 1))
-    if end < 0:
+    if end == -1:
         raise ValueError("a [ without its ]")
     negated = pattern[index] in "!^"
     body = pattern[index + negated : end]

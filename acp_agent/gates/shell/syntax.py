@@ -212,7 +212,7 @@ def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> It
     at, spans = 0, iter((*literal, (len(source), len(source))))
     start, end = next(spans)
     while match := _MARK.search(source, at):
-        while end <= match.start() < len(source) and end < len(source):
+        while end <= match.start():
             start, end = next(spans)
         if start <= match.start() < end:
             at = end

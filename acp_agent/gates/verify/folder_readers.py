@@ -70,7 +70,7 @@ class Options:
     def has(self, letters: str, *longs: str) -> bool:
         """Return whether one of the options is given. `letters` are short options, `longs` long ones."""
         given = self.parsed.options
-        if any(option in longs or (option[:1] == "-" and option[1:] in letters) for option in given if option != "-"):
+        if any(option in longs or (option[:1] == "-" and option[1:] in letters) for option in given):
             return True
         return not self.is_certain and any(self._may_mean(word, letters, longs) for word in self._args)
 

@@ -428,6 +428,22 @@ def test_a_wrapper_is_allowed_with_what_it_starts():
         assert (found is Action.ALLOW) is allowed, (patterns, text)
 
 
+def test_a_rule_that_asks_about_a_wrapper_and_what_it_starts_asks():
+    for text in ("printf a | xargs echo", "timeout 5 make"):
+        (*_, last) = text.split(" | ")
+        found = judge(ShellText(text), rules(f"{last} *", last, action=Action.ASK), lambda _: None)
+        assert found.action is Action.ASK, text
+
+
+def test_folders_that_options_name_one_behind_the_other_are_in_each_other():
+    for text, paths in (
+        ("git -C a -C b add c", ["a", "a/b", "a/b/c"]),
+        ("git -C a log --format=x", ["a"]),
+        ("make -C a -f b x", ["a", "b", "a/b", "x", "a/x"]),
+    ):
+        assert [*path_words(called(text))] == paths, text
+
+
 def test_a_command_that_is_allowed_for_ever_and_doubtful_is_not_asked_about_by_a_rule():
     for allowed, action in ((True, None), (None, Action.ASK)):
         found = judge(ShellText("git push > /x"), rules("git *", action=Action.ASK), lambda _, allowed=allowed: allowed)

@@ -99,6 +99,8 @@ def test_a_custom_tool_is_a_command_so_profiles_with_commands_have_it_and_lists_
     assert objection(profile="coding") == objection(allow=("deploy",)) == objection(profile="full") == ""
     assert objection(profile="minimal") == "tools.profile: minimal"
     assert objection(profile="coding", allow=("bash",)) == "tools.allow"
+    assert objection(deny=("bash",)) == "tools.deny: bash"
+    assert objection(deny=("read",)) == ""
 
 
 def test_the_tools_of_language_servers_are_a_group_of_coding():

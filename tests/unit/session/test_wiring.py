@@ -347,3 +347,6 @@ def test_custom_tools_run_by_a_shell_of_their_own():
     )
     tool: Any = made._registry(SimpleNamespace(settings=settings(tools={"shell": {"max_timeout": 77}})))._tools["mine"]
     assert (tool._bash._longest, tool._bash._for_custom) == (77, True)
+    made._brought = (SimpleNamespace(name="mine", spec=lambda: SPECS["read"]),)
+    assert made._registry(SimpleNamespace(settings=settings()))._tools["mine"] is made._brought[0]
+    assert made._registry(SimpleNamespace(settings=settings(tools={"enabled": False}))).names == ()
