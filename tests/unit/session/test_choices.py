@@ -84,6 +84,8 @@ async def test_the_configuration_alone_says_which_models_there_are() -> None:
         False,
     ]
     assert rig.choices.thinking("cloud:claude-opus-4-6") == Levels(("off", "low", "medium", "high", "max"), "high")
+    assert rig.choices.temperature("router:m") == Levels(("default", "precise", "balanced", "creative"), "default")
+    assert rig.choices.temperature("cloud:claude-opus-4-6") is None
     assert rig.choices.thinking("nobody:m") is rig.choices.temperature("nobody:m") is None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection
 from acp_agent.agent.hooks import AllTools, Hooks
+from acp_agent.agent.turn import Limits
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, LoginRequired, MissingKey
 from acp_agent.core.events import Event, Notice
@@ -50,6 +51,17 @@ class Models:
 
     def take_tools(self, _answers: object) -> bool:
         return self.takes_tools
+
+
+def test_the_limits_of_a_turn_are_those_of_the_configuration():
+    agent = {
+        "max_tool_iterations": 7,
+        "context_budget_tokens": 50_000,
+        "max_parallel_tools": 3,
+        "max_tool_calls_per_answer": 5,
+    }
+    limits = Made(settings(agent=agent)).conversation.limits
+    assert limits == Limits(7, 50_000, max_parallel_tools=3, max_calls=5)
 
 
 class Made:

@@ -1,6 +1,7 @@
 """What a configuration says about a session's folders: who may read, change and see what."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Making:
         return FolderRules(loaded, str(base / "work"))
 
     return make
+
+
+def test_places_beside_the_configuration_are_ours_where_there_is_one(making: Making, tmp_path: Path) -> None:
+    rules = making("")
+    ours = str(tmp_path.resolve() / "hooks.toml"), str(tmp_path.resolve() / "skills")
+    assert set(ours) <= set(rules._written_by_us)
+    without = FolderRules(replace(rules.loaded, file=""), rules.folders[0])
+    assert without._written_by_us == without._ours
 
 
 @pytest.mark.parametrize("off", ['mode = "off"', 'profile = "off"'])

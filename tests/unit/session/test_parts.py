@@ -14,6 +14,7 @@ from acp_agent.core.errors import (
     BackendUnavailable,
     ConfigError,
     ProviderError,
+    RequestError,
     RequestFailed,
     SessionNotFound,
     StoreUnavailable,
@@ -440,6 +441,30 @@ async def test_a_load_ends_once_however_often_that_is_said():
             await loads.wait("one")
         assert waiting.cancelled_caught
     assert await loads.wait("one")
+
+
+async def test_a_session_is_opened_where_files_can_be_opened_when_others_are_evicted(monkeypatch: pytest.MonkeyPatch):
+    can_open, evicted = [False, True, False], list[object]()
+
+    async def evict_oldest(spared: object) -> bool:
+        evicted.append(spared)
+        return len(evicted) == 1
+
+    monkeypatch.setattr("acp_agent.session.pool.can_open", lambda _: can_open.pop(0))
+    pool = made(
+        SessionPool, known={}, _opening=0, _limits=lambda: SimpleNamespace(resident=1), _evict_oldest=evict_oldest
+    )
+    assert await pool._make_room(("s",), None, patient=False) is True
+    with pytest.raises(RequestError, match="too many files are open"):
+        await pool._make_room(("s",), None, patient=False)
+    assert evicted == [("s",), ("s",)]
+
+
+async def test_a_session_goes_on_only_while_its_lock_is_held():
+    log = list[str]()
+    manager = made(SessionManager, _lock=SimpleNamespace(check=log.append))
+    await manager.resume(SimpleNamespace(id="s", resident=True))
+    assert log == ["s"]
 
 
 async def test_idle_sessions_are_evicted_while_that_is_wanted(monkeypatch: pytest.MonkeyPatch):

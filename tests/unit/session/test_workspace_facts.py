@@ -25,6 +25,7 @@ from acp_agent.session.workspace_facts import (
 from acp_agent.workspace.roots import Roots
 from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.rows import each_row
+from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.anyio
 
@@ -421,7 +422,9 @@ def test_the_test_command_is_found_by_the_projects_files(tmp_path: Path, files: 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     with Roots(str(tmp_path.resolve()), policy=_all) as roots:
+        before = open_fds()
         assert command_for_tests(roots) == command
+        assert open_fds() == before
 
 
 def _all(path: str, access: Access) -> None:

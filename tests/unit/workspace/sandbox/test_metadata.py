@@ -158,6 +158,12 @@ def test_a_path_is_read_to_its_end_and_no_further(root: Path):
         with pytest.raises(OSError, match="too long") as caught:
             _text(memory.fileno(), caller.at(longest + b"x"))
         assert caught.value.errno == errno.ENAMETOOLONG
+    with open("/dev/zero", "rb") as zeros, pytest.raises(FileNotFoundError):
+        _text(zeros.fileno(), 0)
+    endless = root / "endless"
+    endless.write_bytes(b"x" * 5000)
+    with endless.open("rb") as memory, pytest.raises(OSError, match="too long"):
+        _text(memory.fileno(), 0)
 
 
 def test_each_call_is_answered_once_with_its_error(monkeypatch: pytest.MonkeyPatch, asked: list[Any]):
