@@ -36,6 +36,7 @@ from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, _attached, p
 from acp_agent.gates.paths.links import UnseenWorkspace, link_targets, may_make_links
 from acp_agent.gates.paths.unnamed_paths import _opens, name_list, spliced
 from acp_agent.gates.paths.written_paths import Written, written
+from acp_agent.gates.pins import _excerpt
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules.patterns import Call
@@ -59,7 +60,7 @@ from acp_agent.gates.verify.verifiers import Destructive, Verifier, VerifierGate
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import Look
 from acp_agent.workspace.git.changes import GitChanges
-from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.protected_paths import ProtectedPaths, Protection
 from tests.unit.gates.chain import SPECS, Chain, call, rules
 
 pytestmark = pytest.mark.anyio
@@ -687,3 +688,28 @@ def test_one_skipped_call_is_no_calls():
     turn = TurnCalls()
     turn.skipped(call("read").call)
     assert turn.status(0.5, ()) == ("Utility gate: 1 call worth less than 0.5 skipped; never skipped: nothing",)
+
+
+def test_an_excerpt_says_whether_text_was_left_out():
+    for text, start, shown in (
+        ("x" * 300, 0, "“" + "x" * 300 + "”"),
+        ("x" * 301, 0, "“" + "x" * 300 + "…”"),
+        ("x" * 301, 1, "“…" + "x" * 300 + "”"),
+    ):
+        assert _excerpt(text, start) == shown, (len(text), start)
+
+
+def test_an_operation_on_a_folder_is_judged_by_where_its_path_leads():
+    hard, soft = Protection(hard=True, reason="hard"), Protection(hard=False, reason="soft")
+    for of_path, of_target, below, found in (
+        (None, hard, None, hard),
+        (None, None, soft, soft),
+        (None, None, hard, None),
+        (soft, None, None, soft),
+    ):
+        gate: Any = ProtectedGate.__new__(ProtectedGate)
+        gate._resolve = lambda *_: "/w/target"
+        gate._find = lambda path, holding=False, known=(of_path, of_target, below): (
+            known[2] if holding else known[path == "/w/target"]
+        )
+        assert gate._path("path", Access.WRITE, holding=True) is found, (of_path, of_target, below)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolErrorCategory
-from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, ToolResult
+from acp_agent.core.types import Access, Allow, ApprovedBy, Ask, CommandSubject, Deny, PathSubject, Ruling, ToolResult
 from acp_agent.gates.gate import CallFacts, Gates
 from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.paths.links import without_made
@@ -346,3 +346,21 @@ def test_only_the_agents_own_commands_count_as_contained():
     assert not CallFacts(served, contained=True).contained
     for subject in (CommandSubject("ls", unsandboxed=True), CommandSubject("ls", typed=True)):
         assert not CallFacts(call("bash", subject), contained=True).contained
+
+
+async def test_only_a_command_that_a_wall_stopped_is_said_to_have_been_stopped_and_who_let_it_run():
+    resolve = inside("/")
+    gate = SandboxGate(resolve, resolve)
+    free = call("bash", CommandSubject("make", unsandboxed=True))
+    user, unasked = (Ruling(approved_by=by) for by in (ApprovedBy.USER, ApprovedBy.AUTO))
+    for result, told in (
+        (ToolResult(""), "leaves the sandbox"),
+        (ToolResult("", wall="x", ruling=unasked), "leaves the sandbox, in which it ran unasked;"),
+        (ToolResult("", wall="x", ruling=user), "leaves the sandbox, in which you allowed it;"),
+        (ToolResult("", wall="x"), "leaves the sandbox, in which it ran unasked;"),
+    ):
+        await gate.conclude(Gates((gate,), contained=True).facts(command("make")), result)
+        verdict = gate.judge(Gates((gate,), contained=True).facts(free))
+        assert isinstance(verdict, Ask)
+        assert verdict.reason.startswith(told)
+        assert (";" in verdict.reason) is (";" in told)

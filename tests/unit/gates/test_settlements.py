@@ -106,6 +106,16 @@ ASKED, OF_TOOL = Ask("why"), Ask("new server", of_tool=True)
             Settlement(Ask("why"), ("why",), "", (EXACT,), EXACT),
         ),
         (
+            lambda: url_question(facts(call("fetch", UrlSubject("https://good.com/"))), ("https://a.com/", ""), DIGEST),
+            Settlement(
+                Ask("its host is not plain to see: read the whole address\naddress: https://good.com/"),
+                ("its host is not plain to see: read the whole address", "address: https://good.com/"),
+                "",
+                (granted("fetch", GrantKind.PAYLOAD, DIGEST),),
+                granted("fetch", GrantKind.PAYLOAD, DIGEST),
+            ),
+        ),
+        (
             lambda: url_question(facts(call("fetch", UrlSubject("https://good.com/"))), ("",), DIGEST),
             Settlement(
                 Ask("its host is not plain to see: read the whole address\naddress: https://good.com/"),

@@ -30,6 +30,13 @@ def making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Making:
     return make
 
 
+def test_commands_may_read_what_the_configuration_says_and_the_skills(making: Making) -> None:
+    skills = [ReadableFolder("/skills/a", "a", "yours")]
+    walls = making("[tools.sandbox]\nallow_read = ['/opt/x']\nallow_write = ['/opt/y']\n").walls(skills)
+    assert walls is not None
+    assert (walls.allow_read, tuple(walls.allow_write)) == (("/opt/x", "/skills/a"), ("/opt/y",))
+
+
 def test_places_beside_the_configuration_are_ours_where_there_is_one(making: Making, tmp_path: Path) -> None:
     rules = making("")
     ours = str(tmp_path.resolve() / "hooks.toml"), str(tmp_path.resolve() / "skills")

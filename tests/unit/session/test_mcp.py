@@ -535,6 +535,24 @@ async def test_tools_join_when_a_server_is_ready_and_a_call_after_its_end_is_an_
     assert failure.category == "network_error"
 
 
+async def test_the_tools_that_a_server_listed_before_are_offered_while_it_starts_again_and_no_longer(world):
+    session, seen = world(), dict[str, Any]()
+
+    def connected() -> tuple[McpConnections, FakeConnection]:
+        servers = McpConnections(pins, session.started.append, session.notices.append, connect, seen)
+        servers.start([server()])
+        return servers, session.connections["srv"]
+
+    connect, pins = session._connect, McpPins(str(session.root / "pins.toml"), session.warnings.append)
+    servers, connection = connected()
+    assert servers.specs() == []
+    connection.ready(definition())
+    again, connection = connected()
+    assert [each.name for each in again.specs()] == ["mcp_srv_echo"]
+    connection.become(McpState.FAILED, "gone")
+    assert again.specs() == []
+
+
 async def test_a_tool_a_server_took_back_is_not_there(world):
     session = world(conduct=full_auto())
     connection = session.serve(definition(), definition("other"))

@@ -153,6 +153,7 @@ async def test_a_session_that_is_open_here_is_loaded_anew_in_the_place_the_edito
     assert before.closed
     place = here.session(session).workspace
     assert (place.cwd, place.additional, [each.name for each in place.servers]) == (there, (more,), ["s"])
+    assert here.session(session).transcript.record.additional == (more,)
     assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
     await here.ask("close", session)
     (listed,) = (await here.ask("list", cwd=there))["sessions"]
@@ -902,9 +903,13 @@ async def test_a_fork_goes_its_own_way_and_leaves_the_source_as_it_was(here: Pro
     source = await here.new()
     await here.say(source, "one")
     await here.ask("set_mode", source, modeId="ask")
-    fork = await here.ask("fork", source)
+    (here.root / "more").mkdir()
+    fork = await here.ask("fork", source, additionalDirectories=[str(here.root / "more")])
     assert fork["sessionId"] != source
     assert fork["modes"]["currentModeId"] == "ask", "chosen, and not the default"
+    record = here.session(fork["sessionId"]).transcript.record
+    assert record.additional == (str(here.root / "more"),)
+    assert record.updated_at == record.created_at
     assert await here.told(fork["sessionId"], "fork") == ["one", "one!", "fork", "fork!"]
     assert await here.told(source, "source") == ["one", "one!", "source", "source!"]
     for session, said in ((source, "source"), (fork["sessionId"], "fork")):

@@ -3,6 +3,7 @@
 import errno
 import os
 import struct
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.editor import ContainedCommand
 from acp_agent.workspace.sandbox import landlock, quarantine, sandbox
-from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox
+from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, SessionNetwork
 from acp_agent.workspace.sandbox.git_folders import _LONGEST, hook_folders, hooks_of_worktrees, named_folder
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _called, _new_ruleset, known_rights, landlock_limits
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
@@ -351,3 +352,43 @@ def test_only_the_setting_for_hooks_names_their_folder(tmp_path: Path):
     config.write_text("[core]\nhooksPath\nhooksPath = tools\nworktree = ../x\n[user]\nname = Ann\n")
     other.write_text("[core]\nhooksPath = never\n")
     assert [*hook_folders(map(str, (config, other)))] == [os.path.normpath(tmp_path / ".git" / ".." / "x" / "tools")]
+
+
+def test_a_name_of_a_broken_link_is_not_free(tmp_path: Path):
+    (tmp_path / f"x{quarantine._SUFFIX}").symlink_to("nowhere")
+    folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        assert quarantine._free_name("x", folder) == f"x{quarantine._SUFFIX}-1"
+        assert quarantine._free_name("y", folder) == f"y{quarantine._SUFFIX}"
+    finally:
+        os.close(folder)
+
+
+def test_landlock_is_asked_for_only_where_it_and_the_filter_are_known(monkeypatch: pytest.MonkeyPatch):
+    for system, program, answer, version in (
+        ("Linux", b"filter", 7, 7),
+        ("Linux", b"filter", -1, 0),
+        ("Linux", None, 7, 0),
+        ("Darwin", b"filter", 7, 0),
+    ):
+        library = SimpleNamespace(syscall=lambda *_, answer=answer: answer)
+        monkeypatch.setattr(landlock.ctypes, "CDLL", lambda *_, library=library: library)
+        monkeypatch.setattr(landlock, "filter_program", lambda program=program, **_: program)
+        monkeypatch.setattr(landlock.os, "uname", lambda system=system: SimpleNamespace(sysname=system))
+        assert landlock.landlock_abi.__wrapped__() == version, (system, program, answer)
+
+
+def test_what_makes_a_listener_has_no_variables_of_the_agent(monkeypatch: pytest.MonkeyPatch):
+    given: dict[str, Any] = {}
+
+    def run(command: Any, **more: Any) -> None:
+        given.update(more, command=command)
+        raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr("acp_agent.workspace.sandbox.bubblewrap.subprocess.run", run)
+    network: Any = SessionNetwork.__new__(SessionNetwork)
+    network.words = ("nsenter", "--")
+    with pytest.raises(OSError, match="no proxy"):
+        network.listener()
+    assert given["command"][:5] == ["nsenter", "--", sys.executable, "-I", "-S"]
+    assert (list(given["env"]), given["cwd"], given["check"]) == (["PATH"], "/", True)

@@ -108,6 +108,13 @@ def test_everything_in_the_folder_itself_is_looked_at_however_much_there_is(root
     assert len(list(upper_entries(str(root)))) == 1_100
 
 
+def test_no_more_entries_of_a_folder_are_looked_at_than_there_is_time_for(root, monkeypatch):
+    monkeypatch.setattr("acp_agent.workspace.sandbox.walls._MOST_DOTTED", 5)
+    for number in range(9):
+        (root / str(number)).touch()
+    assert len(list(upper_entries(str(root)))) == 5
+
+
 def test_commands_get_the_variables_that_open_a_toolchains_folder(root, home):
     folder = home / "toolchain"
     folder.mkdir()
