@@ -285,7 +285,7 @@ def _after_options(name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, in
     known = tables().commands.get(name, {})
     for at, word in enumerate(args):
         if word in known:
-            return known[word]._replace(runner=True), at + 1
+            return known[word], at + 1
         if not word.startswith("-") and not (at and args[at - 1].startswith("-")):
             break
     return None, 0

@@ -67,6 +67,13 @@ class Links(links.UnseenWorkspace):
         return path in HAS
 
 
+class FolderLinks(Links):
+    """The same with links to folders only."""
+
+    def links_out(self, folder: str) -> Mapping[str, bool] | None:
+        return {each: True for each, leads in (super().links_out(folder) or {}).items() if leads}
+
+
 def shown(value: object) -> str:
     """Return a value without what it has by default."""
     match value:
@@ -128,7 +135,10 @@ def facts_of_line(text: str) -> Iterator[tuple[str, object]]:
     yield "denied", denial
     yield "allowed", allowance(line, RULES, {"cargo build": True, "npm run": True}.get, reads=True)
     yield "calls of git", [*git_calls.git_calls(line)] if git_calls.may_call_git(text) else ()
-    yield "doubts about links", [*links.link_doubts(line.surveyed_steps, Links())]
+    doubts = [*links.link_doubts(line.surveyed_steps, Links())]
+    yield "doubts about links", doubts
+    of_folders = [*links.link_doubts(line.surveyed_steps, FolderLinks())]
+    yield "doubts about links to folders", of_folders if of_folders != doubts else ()
     if line.steps != line.surveyed_steps:
         yield "in folders", [step.folders for step in line.steps]
 
@@ -148,7 +158,9 @@ def facts_of_command(command: Command, folders: Folders) -> Iterator[tuple[str, 
     if not command.argv:
         return
     yield "changes nothing", written_paths.reads_only(command)
-    yield "opens", [each for each in links.opened(command) if each not in paths]
+    opened = dict.fromkeys(links.opened(command))
+    yield "opens", [*opened] if opened != paths else ()
+    yield "opens nothing", bool(paths) and not opened
     yield "reads no folder", not links.reads_folder(command)
     yield "makes links", links.may_make_links(command, Links().is_file)
     yield "makes folders", [*links.made_folders(command)]

@@ -713,3 +713,14 @@ def test_an_operation_on_a_folder_is_judged_by_where_its_path_leads():
             known[2] if holding else known[path == "/w/target"]
         )
         assert gate._path("path", Access.WRITE, holding=True) is found, (of_path, of_target, below)
+
+
+def test_a_file_that_may_not_be_read_may_be_written_anew_and_not_edited(tmp_path: Path):
+    chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), rules("*.key", action=Action.DENY), tool="read")
+    for tool, accesses, denied in (
+        ("write", [Access.WRITE], False),
+        ("edit", [Access.READ, Access.WRITE], True),
+        ("read", [Access.READ], True),
+    ):
+        invocation = call(tool, *(PathSubject("a.key", each) for each in accesses))
+        assert isinstance(chain.permission.settle(CallFacts(invocation)).verdict, Deny) is denied, tool

@@ -18,6 +18,7 @@ from acp_agent.session.engine import SessionEngine
 from acp_agent.session.foreign_session import _shown_texts
 from acp_agent.session.manager import SessionManager
 from acp_agent.session.models import SessionModels
+from acp_agent.session.pool import KeyedLock
 from acp_agent.session.session import Session
 from acp_agent.session.slash.commands import CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
@@ -273,3 +274,31 @@ def test_a_title_is_cut_between_words_of_its_second_half():
         ("abcdefghijk lm", "abcdefghijk…"),
     ):
         assert writer._cut(line) == title, line
+
+
+def test_the_agents_of_a_session_share_one_board():
+    agents = made(SessionSubAgents, _work=None, _plan=None)
+    assert agents.board is agents.board
+    assert agents.mail is agents.mail
+
+
+async def test_a_lock_that_another_task_took_meanwhile_is_kept():
+    acts, order, may_end = KeyedLock(), list[str](), {each: anyio.Event() for each in "abc"}
+
+    async def act(name: str) -> None:
+        async with acts.hold("k"):
+            order.append(name)
+            await may_end[name].wait()
+
+    async with anyio.create_task_group() as tasks:
+        for before, each in (("", "a"), ("", "b"), ("a", "c")):
+            if before:
+                may_end[before].set()
+                await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(act, each)
+            await anyio.wait_all_tasks_blocked()
+        assert order == ["a", "b"]
+        for event in may_end.values():
+            event.set()
+    assert order == ["a", "b", "c"]
+    assert "k" not in acts
