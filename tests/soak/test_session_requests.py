@@ -1,6 +1,6 @@
-"""Requests about sessions that are cancelled at each of their awaits: nothing is left half done."""
+"""Requests about sessions that are cancelled, or met by another request, at each of their awaits."""
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,8 @@ def assert_whole(here: Process) -> None:
         assert engine.closed or (mine is not None and mine._engine is engine), "an engine is not closed"
 
 
-async def is_cancelled_at(here: Process, method: str, state: str, number: int) -> bool:
-    """Cancel a request at its n-th await. Return False if it has fewer."""
+async def two_sessions(here: Process, state: str) -> tuple[str, str]:
+    """Sessions to whose models "one" and "uno" were said. The first is in the state, and without room the second."""
     one, two = await here.new(), await here.new()
     for session, text in ((one, "one"), (two, "uno")):
         await here.say(session, text)
@@ -89,6 +89,26 @@ async def is_cancelled_at(here: Process, method: str, state: str, number: int) -
         await here.ask("close", one)
     if state.endswith("at rest"):
         await here.sessions.evict_all()
+    return one, two
+
+
+async def assert_going_on(here: Process, one: str, two: str, *, deleted: bool) -> None:
+    """Both sessions can be loaded and prompted, and their models know each word once."""
+    listed = await here.listed()
+    for session, text in ((one, "one"), (two, "uno")):
+        if session not in listed:
+            assert deleted
+            assert session == one
+            continue
+        await here.ask("load", session)
+        said = await here.told(session, "last")
+        assert text in said
+        assert said.count("last") == said.count(text) == 1
+
+
+async def is_cancelled_at(here: Process, method: str, state: str, number: int) -> bool:
+    """Cancel a request at its n-th await. Return False if it has fewer."""
+    one, two = await two_sessions(here, state)
     before = {each.id for each in here.sessions.all()}
     incoming = Incoming(0, f"session/{method}")
     counted = Counted(request(here, method, one, incoming), number, incoming.cancel)
@@ -98,19 +118,42 @@ async def is_cancelled_at(here: Process, method: str, state: str, number: int) -
             await counted
         answered = True
     assert_whole(here)
-    listed = {*await here.listed()}
     if not answered and method in ("new", "fork"):
         assert {each.id for each in here.sessions.all()} <= before
-        assert listed <= {one, two}
-    for session, text in ((one, "one"), (two, "uno")):
-        if session in listed:
-            await here.ask("load", session)
-            said = await here.told(session, "last")
-            assert text in said
-            assert len(said) == len(set(said))
-        else:
-            assert (method, session) == ("delete", one)
+        assert {*await here.listed()} <= {one, two}
+    await assert_going_on(here, one, two, deleted=method == "delete")
     return counted.waits >= number
+
+
+async def is_met_at(here: Process, method: str, other: str, state: str, number: int) -> bool:
+    """Send another request at the n-th await of a request. Return False if it has fewer."""
+    one, two = await two_sessions(here, state)
+    answered = anyio.Event()
+
+    async def meet() -> None:
+        with suppress(RequestError, RpcError):
+            await request(here, other, one, Incoming(1, f"session/{other}"))
+        answered.set()
+
+    asked = request(here, method, one, Incoming(0, f"session/{method}"))
+    counted = Counted(asked, number, lambda: here.tasks.start_soon(meet))
+    with anyio.fail_after(PATIENCE):
+        with suppress(RequestError, RpcError):
+            await counted
+        if counted.waits >= number:
+            await answered.wait()
+    assert_whole(here)
+    await assert_going_on(here, one, two, deleted="delete" in (method, other))
+    return counted.waits >= number
+
+
+async def at_each_await(root: Path, state: str, happens_at: Callable[[Process, int], Awaitable[bool]]) -> None:
+    for number in range(1, _MOST_AWAITS):
+        (folder := root / str(number)).mkdir()
+        async with process(folder, most=1 if state.startswith("no room") else 16, lock_seconds=0.2) as here:
+            if not await happens_at(here, number):
+                return
+    raise AssertionError(f"more than {_MOST_AWAITS} awaits")
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -118,9 +161,13 @@ async def is_cancelled_at(here: Process, method: str, state: str, number: int) -
 async def test_a_request_that_is_cancelled_at_any_await_leaves_nothing_half_done(
     tmp_path: Path, method: str, state: str
 ) -> None:
-    for number in range(1, _MOST_AWAITS):
-        (root := tmp_path / str(number)).mkdir()
-        async with process(root, most=1 if state.startswith("no room") else 16, lock_seconds=0.2) as here:
-            if not await is_cancelled_at(here, method, state, number):
-                return
-    raise AssertionError(f"{method} waits more than {_MOST_AWAITS} times")
+    await at_each_await(tmp_path, state, lambda here, number: is_cancelled_at(here, method, state, number))
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("other", METHODS[1:])
+@pytest.mark.parametrize("method", METHODS)
+async def test_requests_that_meet_at_any_await_are_answered_and_leave_nothing_half_done(
+    tmp_path: Path, method: str, other: str, state: str
+) -> None:
+    await at_each_await(tmp_path, state, lambda here, number: is_met_at(here, method, other, state, number))
