@@ -269,7 +269,7 @@ class SelectionGate(Gate):
         only, agent = self._narrowed(), self._agent()
         if agent is not None and _objection(agent, name, spec):
             return True
-        return only is not None and bool(_objection(_of_turn(only), name, replace(spec, commands=False)))
+        return bool(_objection(_of_turn(only), name, spec))
 
 
 def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
@@ -281,5 +281,5 @@ def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
 
 
 @cache
-def _of_turn(only: tuple[str, ...]) -> Selection:
+def _of_turn(only: tuple[str, ...] | None) -> Selection:
     return Selection(ToolChoice(session=only), ALIASES)

@@ -254,7 +254,12 @@ def test_a_command_that_names_more_paths_than_are_looked_at_may_change_a_protect
 def test_what_an_approval_and_a_denial_of_a_command_cover():
     push = called("git push")
     assert (prefix(push), prefix(replace(push, unclear="odd"))) == (("git", "push"), ())
-    for text, keys in (("git", ["git"]), ("git push x", ["git", "git push"]), ("make all", ["make", "make all"])):
+    for text, keys in (
+        ("git", ["git"]),
+        ("git push x", ["git", "git push"]),
+        ("make", ["make"]),
+        ("make all", ["make", "make all"]),
+    ):
         assert [*denials(called(text))] == keys, text
 
 
