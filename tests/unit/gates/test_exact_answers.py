@@ -51,7 +51,7 @@ from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shel
 from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
-from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces, loose_segments
+from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces, loose_segments, spellings
 from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.firewall import Firewall, _handles
@@ -562,6 +562,19 @@ def test_rare_words_of_the_shell_keep_a_text_from_being_read():
         ("echo " + "$((" * 300 + "1" + "))" * 300, "is nested too deep"),
     ):
         assert survey(text).unread == unread, text[:20]
+
+
+def test_characters_that_nobody_sees_part_no_word():
+    for text, meant in (
+        ("r\x07m x", "rm x"),
+        ("r\u200bm x", "rm x"),
+        ("rm\u00a0x", "rm x"),
+        ("rm\tx", "rm\tx"),
+        ("rm\u2028x", "rm\nx"),
+        ("r\\\nm x", "rm x"),
+        ("\uff52m x", "rm x"),
+    ):
+        assert meant in spellings(text), text
 
 
 def test_letters_behind_a_control_escape_are_control_characters():
