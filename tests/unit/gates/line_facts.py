@@ -33,7 +33,7 @@ LINE_END = "\u2424"
 
 RULES = (
     *rules("rm *", "git push *", action=Action.DENY),
-    *rules("make *", "xargs *", "git -C *", action=Action.ASK),
+    *rules("make *", "env *", "git -C *", action=Action.ASK),
     *rules("git *", "npm *", "find *", "sed *", "python *", "xargs wc *", "timeout *", "sh -c *"),
 )
 BLOCKLISTS = {

@@ -588,6 +588,16 @@ async def test_a_message_in_the_middle_of_which_something_else_is_kept_stays_who
         assert last == TextDelta("the beginning, [REDACTED], the end", "m1")
 
 
+async def test_a_secret_in_pieces_does_not_stay_while_the_next_message_is_told():
+    async with desk() as here:
+        here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
+        for event in (piece("hun"), piece("ter2"), ThoughtDelta("hm", "t1"), ThoughtDelta(", well", "t1")):
+            await here.queue.tell(event)
+            await here.queue.shown()
+        instead = [message for change in here.repository.changes for message in change.replacements]
+        assert instead == [TextDelta("[REDACTED]", "m1")]
+
+
 async def test_of_a_message_between_whose_pieces_there_are_thoughts_nothing_is_lost():
     async with desk() as here:
         here.writer.follow(None, lambda text: text.replace("hunter2", "[REDACTED]"))
