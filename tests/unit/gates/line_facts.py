@@ -7,15 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from acp_agent.core.types import Allow
+from acp_agent.config.load import Flags, load
+from acp_agent.core.session_options import AutoApprove, SessionOptions
+from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates import blocklist, git_calls
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.gate import CommandFacts
 from acp_agent.gates.paths import links, unnamed_paths, written_paths
 from acp_agent.gates.paths.command_paths import Folders, odd_words, path_words, patterns_of
-from acp_agent.gates.rules.patterns import Call
+from acp_agent.gates.rules.deny_groups import deny_groups
 from acp_agent.gates.rules.permission_rules import Action, allowance, canonical, denial_of
 from acp_agent.gates.shell import arguments, danger, programs
 from acp_agent.gates.shell.command import Command, Plain
@@ -23,8 +26,9 @@ from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Destructive, Injection
+from acp_agent.session.verdicts import judged
 from acp_agent.workspace.command_files import FoundSecret
-from tests.unit.gates.chain import rules
+from tests.unit.gates.chain import Chain, command, rules
 
 FILE = Path(__file__).parents[2] / "fixtures" / "command_lines.txt"
 """Each command line above its facts, which are indented."""
@@ -39,7 +43,7 @@ RULES = (
 BLOCKLISTS = {
     "blocked": BlocklistPolicy(),
     "blocked where substitutions are asked about": BlocklistPolicy(
-        blocked=("nc",), allowed=("curl",), substitution=Substitution.ASK, groups=("package_install", "env_dump")
+        blocked=("nc",), allowed=("curl",), substitution=Substitution.ASK, groups=tuple(deny_groups())
     ),
 }
 SECRETS = (*(".env", "conf/x.key", "sub/.env", "a.py"),)
@@ -183,9 +187,6 @@ def facts_of_command(command: Command, folders: Folders) -> Iterator[tuple[str, 
     yield "outlives undo", programs.outlives_undo(command)
     yield "destroys", [danger.destructive(command, each) for each in ("", "/", "~")] if destroys(command) else ()
     yield "compared as", canonical(command) if canonical(command) != " ".join(command.argv) else ""
-    found = Call.of(command.argv)
-    yield "letters", "".join(sorted(found.letters))
-    yield "options", found.options
     yield "moves to", [*git_calls.moved_by(command)]
     yield "reads", read_by(command)
     for verifier in (Firewall(lambda path, access: path), Destructive(), Injection()):
@@ -194,20 +195,27 @@ def facts_of_command(command: Command, folders: Folders) -> Iterator[tuple[str, 
 
 def feeding(commands: Sequence[Command]) -> Iterator[str]:
     """Yield the commands to which a pipeline feeds only names below its folder."""
-    for at, command in enumerate(commands):
+    for at, each in enumerate(commands):
         begin = at
         while begin and commands[begin].joined == "|":
             begin -= 1
-        if command.appended and unnamed_paths.feeds_names_below(commands[begin:at], command):
-            yield shown(command)
+        if each.appended and unnamed_paths.feeds_names_below(commands[begin:at], each):
+            yield shown(each)
 
 
 def destroys(command: Command) -> bool:
     return any(danger.destructive(command, each) for each in ("", "/", "~"))
 
 
-def asked(verdict: object) -> object:
-    return "" if isinstance(verdict, Allow) else verdict
+def asked(verdict: Verdict) -> str:
+    """Return what a gate says of a command line, without the sentences that are the same for all."""
+    match verdict:
+        case Allow():
+            return ""
+        case Deny(reason):
+            return f"deny: {verdict.rule or reason}"
+        case Ask(reason):
+            return f"{'firm ' if verdict.firm else ''}ask: {reason}"
 
 
 def read_by(command: Command) -> object:
@@ -221,9 +229,65 @@ def read_by(command: Command) -> object:
     return [found.folders, found.look, shows, found.how]
 
 
-def facts(text: str) -> Iterator[str]:
+class Sessions:
+    """The gates of sessions with different configurations, in one folder.
+
+    root   where the folder is made
+    """
+
+    def __init__(self, root: Path) -> None:
+        root = root.resolve()
+        for name in ("src/a.py", "sub/.env", "conf/x.key", "a/b/c", ".git/hooks/pre-commit", ".envrc", "a.py"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch()
+        (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        (root / "sub" / "away").symlink_to(root.parent)
+        (root.parent / "config.toml").write_text(POLICY)
+        policy = load(Flags(), {"ACP_AGENT_CONFIG": str(root.parent / "config.toml")})
+        assert policy.problems == ()
+        auto = SessionOptions(auto_approve=AutoApprove.FULL_AUTO)
+        given = str(root), str(root.parent / "grants.toml")
+        self._chains = {
+            "in a session": Chain(*given),
+            "in full-auto under a policy": Chain(*given, conduct=auto, loaded=policy),
+        }
+        self._root = str(root)
+
+    def found(self, text: str) -> Iterator[tuple[str, object]]:
+        """Yield the verdicts on a command line, without those that only allow what another session asks about."""
+        first = ""
+        for name, chain in self._chains.items():
+            facts = chain.gates.facts(command(text))
+            found = judged(facts, chain.gates.in_order)
+            why = [*filter(None, (found.gate, found.rule)), *found.reasons]
+            always = chain.permission.settle(facts).option if found.word == "ask" else ""
+            told = f"{found.word}: {'; '.join(why)}{f' (always: {always})' if always else ''}"
+            if not first or (told != first and found.word != "allow"):
+                yield name, told.replace(self._root, "ROOT")
+            first = first or told
+
+
+POLICY = """
+[tools.shell]
+blocked_groups = ["package_install", "persistence"]
+confirm_patterns = ["git push *"]
+[tools.file]
+deny_read = ["*.key"]
+[tools.policy]
+enabled = true
+default_effect = "allow"
+rules = [
+    { effect = "deny", tool = "bash", paths = ["conf/*", "/etc/*"] },
+    { effect = "allow", tool = "bash", args_match = "^git " },
+    { effect = "deny", tool = "bash", args_match = "curl|wget" },
+]
+"""
+
+
+def facts(text: str, sessions: Sessions) -> Iterator[str]:
     """Yield the facts about a command line that are not empty, in lines."""
     line = CommandFacts(text, expand, HAS.__contains__)
+    yield from told(sessions.found(text), "  ")
     yield from told(facts_of_line(text), "  ")
     for step in line.surveyed_steps:
         depth = "    " * (1 + len(step.parents))
@@ -251,5 +315,7 @@ def read() -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    told_lines = (line for text in read() for line in (text.replace("\n", LINE_END), *facts(text)))
-    FILE.write_text("".join(f"{line}\n" for line in told_lines), encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        sessions = Sessions(Path(folder) / "work")
+        lines = [line for text in read() for line in (text.replace("\n", LINE_END), *facts(text, sessions))]
+    FILE.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
