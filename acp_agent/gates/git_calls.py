@@ -69,8 +69,8 @@ def moved_by(command: Command) -> Iterator[str]:
 
 
 def starts_anywhere(command: Command) -> bool:
-    """Return whether a command starts others in unknown folders (`find -execdir`)."""
-    return bool(command.runs) and not {"-execdir", "-okdir"}.isdisjoint(command.argv)
+    """Return whether a command that starts others starts them in unknown folders (`find -execdir`)."""
+    return not {"-execdir", "-okdir"}.isdisjoint(command.argv)
 
 
 def _folder(args: tuple[str, ...]) -> str | None:

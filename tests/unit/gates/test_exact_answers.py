@@ -39,6 +39,7 @@ from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.pins import _excerpt
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.gates.question import MAX_TITLE, clipped
 from acp_agent.gates.rules.patterns import Call
 from acp_agent.gates.rules.permission_rules import Action, judge, rule_action
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, Target, TrustLevel, _path
@@ -382,7 +383,7 @@ def test_git_searches_its_folder_only_and_shows_changes_of_the_whole_repository(
 
 
 def test_no_empty_word_and_none_longer_than_paths_can_be_is_a_path():
-    assert [*path_words(Command(("cat", "", "a")))] == ["a"]
+    assert [*path_words(Command(("cat", "", "a", "b\0c", "b\nc")))] == ["a"]
     assert [len(word) for word in path_words(Command(("cat", "b" * 4096, "c" * 4097)))] == [4096]
 
 
@@ -706,6 +707,11 @@ def test_one_skipped_call_is_no_calls():
     turn = TurnCalls()
     turn.skipped(call("read").call)
     assert turn.status(0.5, ()) == ("Utility gate: 1 call worth less than 0.5 skipped; never skipped: nothing",)
+
+
+def test_a_text_as_long_as_a_title_may_be_is_shown_whole():
+    assert clipped("x" * MAX_TITLE) == "x" * MAX_TITLE
+    assert f"[…{MAX_TITLE + 1:,} characters in all…]" in clipped("x" * (MAX_TITLE + 1))
 
 
 def test_an_excerpt_says_whether_text_was_left_out():

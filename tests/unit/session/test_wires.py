@@ -136,6 +136,24 @@ def test_the_model_in_force_is_the_one_that_answers_unless_another_was_chosen():
 # ---------------------------------------------------------------------------------------------- tools
 
 
+async def test_nothing_can_be_deleted_where_nothing_is_stored():
+    manager = made(SessionManager, store=None, _known={}, _acts=KeyedLock(), find=lambda _: None)
+    assert await manager.delete("s") is False
+
+
+def test_only_new_problems_of_filter_rules_are_told():
+    refreshed, filters = list[Any](), SimpleNamespace(warnings=("a",))
+    state = SimpleNamespace(grants=SimpleNamespace(refresh=noting(refreshed, "refreshed")))
+    tools = made(SessionTools, _state=state, _faults=(), _filters=filters)
+    assert [*tools.look()] == ["a"]
+    assert [*tools.look()] == []
+    filters.warnings = ("a", "b")
+    assert [*tools.look()] == ["b"]
+    tools._filters = None
+    assert [*tools.look()] == []
+    assert len(refreshed) == 4
+
+
 def test_a_toolset_that_is_closed_closes_its_folders():
     log = list[Any]()
     tools = made(

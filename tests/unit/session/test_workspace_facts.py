@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart
 from acp_agent.core.types import Access
 from acp_agent.session.workspace_facts import (
     BETWEEN_LOOKS,
@@ -382,6 +382,8 @@ def test_only_what_the_agent_wrote_counts_as_told():
     block = '<workspace id="1">\nDate: today\n</workspace id="1">'
     said = [Message(Role.ASSISTANT, (TextPart(block),)), Message(Role.USER, (TextPart(f"see {block}"),))]
     assert told_facts(said) == {}
+    given = (ToolResultPart("1", block), TextPart(block))
+    assert told_facts([Message(Role.USER, given)]) == {"Date": "today"}
 
 
 NODE = json.dumps({"scripts": {"test": "vitest"}})
