@@ -383,7 +383,7 @@ def _attached(word: str, program: str) -> Iterator[str]:
     if bundle is None:
         return
     valued = _VALUED.get(program)
-    most = 1 if valued is None and _UNBUNDLED.fullmatch(program) else len(bundle[1])
+    most = 1 if _UNBUNDLED.fullmatch(program) else len(bundle[1])
     for at, letter in enumerate(bundle[1][:most], start=2):
         if valued is None or letter in valued or at == 2:
             yield word[at:]

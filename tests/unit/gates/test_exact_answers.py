@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -721,6 +722,20 @@ def test_an_excerpt_says_whether_text_was_left_out():
         ("x" * 301, 1, "“…" + "x" * 300 + "”"),
     ):
         assert _excerpt(text, start) == shown, (len(text), start)
+
+
+def test_walls_hold_what_git_runs_so_only_commands_without_them_ask_about_it():
+    danger = git_calls._NOWHERE
+    gate = ProtectedGate(
+        paths=ProtectedPaths(),
+        options=SessionOptions(),
+        resolve=lambda path, access: path,
+        resolve_command=lambda path, access: path,
+        git=SimpleNamespace(dangers=lambda _: (danger,)),  # type: ignore[arg-type]
+    )
+    for text, contained, asks in (("git status", False, True), ("git status", True, False), ("ls", False, False)):
+        facts = CallFacts(call("bash", CommandSubject(text)), contained=contained)
+        assert isinstance(gate.judge(facts), Ask | Deny) is asks, (text, contained)
 
 
 def test_an_operation_on_a_folder_is_judged_by_where_its_path_leads():
