@@ -116,9 +116,8 @@ def rest_of(value: Any, *without: str) -> Iterator[str]:
             yield f"{each.name}={shown(found)}"
 
 
-def facts_of_line(text: str) -> Iterator[tuple[str, object]]:
+def facts_of_line(line: CommandFacts) -> Iterator[tuple[str, object]]:
     """Yield the facts of a whole command line, each with its name."""
-    line = CommandFacts(text, expand, HAS.__contains__)
     found, analysis = line.survey, line.analysis
     yield "constructs", found.constructs
     yield "hazards", found.hazards
@@ -138,7 +137,7 @@ def facts_of_line(text: str) -> Iterator[tuple[str, object]]:
     denial = denial_of(line, RULES, {"curl": False, "npm publish": False}.get)
     yield "denied", denial
     yield "allowed", allowance(line, RULES, {"cargo build": True, "npm run": True}.get, reads=True)
-    yield "calls of git", [*git_calls.git_calls(line)] if git_calls.may_call_git(text) else ()
+    yield "calls of git", [*git_calls.git_calls(line)] if git_calls.may_call_git(line.text) else ()
     doubts = [*links.link_doubts(line.surveyed_steps, Links())]
     yield "doubts about links", doubts
     of_folders = [*links.link_doubts(line.surveyed_steps, FolderLinks())]
@@ -288,7 +287,7 @@ def facts(text: str, sessions: Sessions) -> Iterator[str]:
     """Yield the facts about a command line that are not empty, in lines."""
     line = CommandFacts(text, expand, HAS.__contains__)
     yield from told(sessions.found(text), "  ")
-    yield from told(facts_of_line(text), "  ")
+    yield from told(facts_of_line(line), "  ")
     for step in line.surveyed_steps:
         depth = "    " * (1 + len(step.parents))
         yield f"{depth}{shown(step.command)}"

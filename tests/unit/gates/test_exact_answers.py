@@ -34,7 +34,7 @@ from acp_agent.gates.git_calls import GitGuard
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.grounding import Mentioned
 from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, _attached, path_words, unexpanded
-from acp_agent.gates.paths.links import UnseenWorkspace, link_targets, may_make_links
+from acp_agent.gates.paths.links import UnseenWorkspace, link_targets, may_make_links, without_made
 from acp_agent.gates.paths.unnamed_paths import _opens, name_list, spliced
 from acp_agent.gates.paths.written_paths import Written, written
 from acp_agent.gates.pins import _excerpt
@@ -624,6 +624,7 @@ def test_commands_are_contained_unless_the_user_typed_them_or_let_them_out():
         (out, True, Containment.OUTSIDE),
         (out, False, None),
         (ls, False, None),
+        (call("bash", CommandSubject("ls", typed=True)), True, None),
         (call("read", PathSubject("a", Access.READ)), True, None),
     ):
         assert CallFacts(invocation, contained=contained).containment is found, invocation
@@ -736,6 +737,16 @@ def test_walls_hold_what_git_runs_so_only_commands_without_them_ask_about_it():
     for text, contained, asks in (("git status", False, True), ("git status", True, False), ("ls", False, False)):
         facts = CallFacts(call("bash", CommandSubject(text)), contained=contained)
         assert isinstance(gate.judge(facts), Ask | Deny) is asks, (text, contained)
+
+
+def test_a_step_back_out_of_a_folder_that_the_line_makes_takes_it_away():
+    for path, made, there, found in (
+        ("a/../b", ["a"], [], "b"),
+        ("a/../b", ["a"], ["a"], "a/../b"),
+        ("a/../b", [], [], "a/../b"),
+        ("c/../b", ["a"], [], "c/../b"),
+    ):
+        assert without_made(path, made, there.__contains__) == found, (path, made, there)
 
 
 def test_an_operation_on_a_folder_is_judged_by_where_its_path_leads():
