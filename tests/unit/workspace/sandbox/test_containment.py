@@ -219,7 +219,11 @@ async def test_the_shell_of_a_command_looks_at_the_mounts_itself_and_leaves_no_s
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        ("missing-1\nmissing-2 $LINENO; echo $LINENO", 0, "bash: line 1: missing-1\nbash: line 2: missing-2\n2\n"),
+        (  # in one pipe: of two, either may be read first
+            "exec 2>&1; missing-1\nmissing-2 $LINENO; echo $LINENO",
+            0,
+            "bash: line 1: missing-1\nbash: line 2: missing-2\n2\n",
+        ),
         ("true\n)\ntouch made", 2, "bash: -c: line 2: syntax error near unexpected token `)'\nbash: -c: line 2: `)'\n"),
         (
             ")\ntouch made",
