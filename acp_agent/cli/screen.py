@@ -67,7 +67,7 @@ class Screen:
         self._running: dict[str, ShownCall] = {}
         self._is_below_call = False  # whether the last line is that of an ended call
         self._has_status = False  # whether the last line says what runs; the next output replaces it
-        self._above = 0  # the column where the open message continues above the status line; 0 if not above it
+        self._above = 0  # the column where the unfinished message above the status line continues; 0 without one
         self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
         self._printing = ""  # the call whose output was drawn last
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal

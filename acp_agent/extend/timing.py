@@ -216,7 +216,10 @@ def _daily(said: str) -> Cron | None:
 
 
 def _weekday(name: str) -> tuple[int] | None:
-    """Return the number of a day's name, or of the beginning of one: "mon", "tues". 0 is Monday."""
+    """Return the day with this name or beginning ("mon", "tues") as a group of one. None for other words.
+
+    The number of Monday is 0.
+    """
     found = [number for number, day in enumerate(_DAYS) if len(name) >= 3 and day.startswith(name.removesuffix("s"))]
     return (found[0],) if len(found) == 1 else None
 

@@ -131,7 +131,7 @@ _ELICIT: Final = "elicitation/create"
 
 
 class MessageChannel:
-    """The pair of streams of one `ClientSession`: it reads from `incoming` and writes to the channel itself.
+    """The two streams of one `ClientSession`, which reads from `incoming` and writes to this object.
 
     on_list_changed   called each time the server says that its tools have changed
     asker             handles the server's elicitation requests; None refuses them

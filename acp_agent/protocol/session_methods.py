@@ -37,7 +37,7 @@ _log = Log(__name__)
 _LONGEST_ID = 128
 """The most characters of a session's id."""
 PAGE = 50
-"""The most sessions in one answer to `session/list`."""
+"""The most stored sessions in one answer to `session/list`. The first answer also has open ones that are not stored."""
 
 
 class SessionMethods:
@@ -148,7 +148,10 @@ class SessionMethods:
         return {}
 
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Delete a session. An unknown or invalid id is not an error, since no such session is left."""
+        """Delete a session. The id of no session is not an error, since none is left.
+
+        Raises RpcError if the id is no text.
+        """
         session_id = _given_id(params)
         if 0 < len(session_id) <= _LONGEST_ID:
             await self._sessions.delete(session_id)
@@ -271,7 +274,9 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     begun: list[SessionRecord] = []
     if after is None:
         ids = {record.id for record in found}
-        stored = sessions.store is not None and trouble is None  # then the store has listed every session with a prompt
+        stored = (
+            sessions.store is not None and trouble is None
+        )  # then open sessions with a prompt are on this page or a later one
         begun = [each for each in _open_in(cwd, sessions) if each.id not in ids and not (stored and each.prompts)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)

@@ -132,7 +132,7 @@ class EventQueue:
         """Show and store all events, then store the state. No event is pending afterwards.
 
         within     seconds to wait for the store. After that, the remaining events are shown first and stored later
-        patience   seconds that the last write waits for other processes, even if an earlier write waited in vain
+        patience   seconds that the last write waits for other processes, also after a write that failed
         """
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(within) as limit:
@@ -164,7 +164,7 @@ class EventQueue:
 
     async def _retry(self) -> None:
         try:
-            while self._writer.failing:  # no longer once `end` has closed the writer
+            while self._writer.failing:  # a writer that `end` has closed does not count as failing
                 with anyio.move_on_after(RETRY):
                     await self._ended.wait()
                 await self._writer.write((), Care.BACKGROUND)

@@ -111,7 +111,7 @@ def unseal(line: bytes) -> SealedRecord:
 
 
 def _shorter(record: JsonObject) -> bytes:
-    """Return a record that is too long as `_json` does: with short strings, and without the call if that is needed."""
+    """Return the JSON of a record that is too long: with short strings and, if that is not enough, without its call."""
     short = {key: _shortened(value) for key, value in record.items()}
     body = _json(short)
     return body if len(body) <= MAX_LINE - _SEAL - 1 else _json({**short, "call": {LEFT_OUT: None}})

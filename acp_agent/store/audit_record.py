@@ -2,8 +2,8 @@
 
 `schemas/audit.schema.json` is generated from these classes and from the texts below their fields.
 
-Members that are None or false are not written, with two exceptions: `exit_code` is written for every tool (null for
-tools that have none), and `truncated` for every command that ran.
+A member that is None is not written, and flags are None instead of false. There are two exceptions: `exit_code` is
+written for every tool (null for tools that have none), and `truncated` for every command that ran.
 """
 
 import math

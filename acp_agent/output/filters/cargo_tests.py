@@ -81,7 +81,7 @@ class CargoTest:
 
     _running   whether a binary with tests runs
     _seen      whether one of its tests has ended
-    _passed    the number of binaries with tests whose tests all passed
+    _passed    the number of binaries whose tests all passed
     """
 
     def __init__(self) -> None:

@@ -51,9 +51,9 @@ def server_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables for a server, and the names of its entry that were dropped.
 
-    An entry may not set the variables that redirect traffic or change which code is loaded, in whatever case they are
-    written. Entries that are no valid variable are dropped, too. Others pass, such as GIT_AUTHOR_NAME. The entry names
-    the program itself, so this does not protect against the author of the entry.
+    Variables that redirect traffic or change which code is loaded are dropped, in any case of letters, and so are those
+    that are not valid. Others pass, such as GIT_AUTHOR_NAME. This is no protection against the author of the server's
+    entry, who names the program itself.
     """
     environment = {name: value for name, value in source.items() if name in _PASSED or name.startswith("LC_")}
     dropped: list[str] = []
@@ -71,7 +71,7 @@ def server_environment(
 class ProgramStart:
     """The way in which a program is started.
 
-    environment   the variables from which it gets a few
+    environment   the variables that it gets
     contain       returns a new sandbox for one run of it; None lets it run free
     """
 
