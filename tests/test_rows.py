@@ -6,17 +6,22 @@ import pytest
 
 from tests.rows import each_row
 
-SEEN: list[object] = []
-
 
 @each_row("text, number", [("a", 1), ("b", 2)])
-def test_every_row_is_run(text: str, number: int, tmp_path_factory: pytest.TempPathFactory):
+def test_a_row_has_its_values_and_the_fixtures(text: str, number: int, tmp_path_factory: pytest.TempPathFactory):
     assert tmp_path_factory
-    SEEN.append((text, number))
+    assert (text, number) in (("a", 1), ("b", 2))
 
 
-def test_the_rows_were_run_in_order():
-    assert SEEN == [("a", 1), ("b", 2)]
+def test_every_row_is_run_in_order():
+    seen: list[object] = []
+
+    @each_row("text, number", [("a", 1), ("b", 2)])
+    def noted(text: str, number: int) -> None:
+        seen.append((text, number))
+
+    noted()
+    assert seen == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.anyio
