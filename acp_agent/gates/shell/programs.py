@@ -318,7 +318,7 @@ def denials(command: Command) -> Iterator[str]:
         return
     yield from dict.fromkeys((name, tables().interpreter(name) or name))
     known = _known(name)
-    if known is None or known.key not in ("subcommand", "targets"):
+    if known is None:
         return
     words = [word for word in args[find_subcommand(name, args)[0] :] if not word.startswith("-")]
     keys = [_key(known, name, args)]

@@ -663,6 +663,16 @@ def test_what_is_said_of_a_text_that_cannot_be_read_is_the_first_reason():
     assert survey("'" + "a;b;" * 3000).unread == "holds more than 4000 commands"
 
 
+def test_as_many_texts_in_a_text_as_are_read_are_read(monkeypatch):
+    monkeypatch.setattr(shell_reading, "MAX_READINGS", 2)
+    for text, unread, names in (
+        ("sh -c 'a'", "", ["sh", "a"]),
+        ("sh -c 'a'; sh -c 'b'", "holds more than 2 texts and calls of functions", ["sh", "a", "sh"]),
+    ):
+        found = survey(text)
+        assert (found.unread, [each.name for each in found.walk()]) == (unread, names)
+
+
 def test_redirections_behind_more_than_a_command_are_proven():
     for text in ("{ a; } > x", "( a ) > x", "a | b > x", "a && b > x", "a && { b; } > x", "! a > x", "a; b > x"):
         assert isinstance(ShellText(text).analysis, Plain), text

@@ -13,6 +13,8 @@ from acp_agent.core.events import ToolFinished
 from acp_agent.core.types import Deny, ToolResult
 from acp_agent.extend.sources import SourceFile, SourceKind
 from acp_agent.gates.gate import Gate, Gates
+from acp_agent.gates.rules.permission_rules import Action, Rule
+from acp_agent.gates.shell.command import Command, Plain
 from acp_agent.session import verdicts
 from acp_agent.session.engine import SessionEngine
 from acp_agent.session.foreign_session import _shown_texts
@@ -124,6 +126,12 @@ async def test_only_a_call_that_may_run_is_examined_for_what_git_would_bring(mon
         found = await examined(SimpleNamespace(asks=[]), (protected,))  # type: ignore[arg-type]
         assert (found.word, len(log)) == ((words[0], 0) if len(words) > 2 else ("deny", 3 - len(words)))
         del words[0]
+
+
+def test_only_rules_that_allow_are_said_to_allow_a_command():
+    line = Plain((Command(("git", "log")), Command(("cd", "a"))))
+    for action, patterns in ((Action.ALLOW, ["git *"]), (Action.ASK, [])):
+        assert verdicts._allowing(line, (Rule.parse("git *", action),)) == patterns
 
 
 def test_the_model_in_force_is_the_one_that_answers_unless_another_was_chosen():
