@@ -40,7 +40,9 @@ _COMMAND_VARIABLES = frozenset(
 _VIM = frozenset(("vim", "vi", "nvim", "ex", "view"))
 _BUNDLED_C = re.compile(r"-[A-Za-z]+c")
 _SED_COMMAND = re.compile(r"(?:^|[;{}\n\s\d$/!,~+])e[ \t]+([^\n]+)")
-_SED_REPLACED = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpIiMm0-9]*e", re.DOTALL)
+_SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them would take for ever
+    r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpIiMm0-9]*e", re.DOTALL
+)
 
 MAX_FED = 16
 """The most words of literal input that are tried as arguments of what `xargs` runs."""

@@ -39,7 +39,8 @@ _STAND_IN = lazy_regex(
       )\Z"""
 )
 _TEMPLATE = lazy_regex(
-    r"\$\{[^}\s]*\}?|\$\([a-z][^)]*\)?\Z|\{\{.*\}\}|<%|%\([a-z_]+\)|#\{|\{[A-Za-z_][\w.]*\}|\[REDACTED"
+    # Not beyond the next beginning, or many of them would take quadratic time.
+    r"\$\{[^}\s]*\}?|\$\([a-z](?:(?!\$\([a-z])[^)])*+\)?\Z|\{\{(?:(?!\{\{).)*?\}\}|<%|%\([a-z_]+\)|#\{|\{[A-Za-z_][\w.]*\}|\[REDACTED"
     r"|\{[a-z_][a-z_.]{3,}(?:![rsa])?\Z|\{\.[A-Za-z]|<[A-Za-z_ -]*>|<(?:span|code|em|b|a|p)\Z|&(?:\#x3C|lt);"
     r"|%\([A-Za-z_]+\)[sdr]|%[sdr](?:[%:/,-]|\Z)"
     r"|\A\$[A-Za-z_][\w:.]*\Z|\A%[A-Za-z_]*%?\Z"

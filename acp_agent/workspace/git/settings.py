@@ -105,7 +105,7 @@ class _Reader:
 
     def _value(self) -> str:
         """Return the value that begins here, up to the end of its line."""
-        kept, blanks, quoted = "", "", False
+        kept, blanks, quoted = list[str](), "", False
         while (char := self._text[self._at]) != "\n":
             plain = _PLAIN.match(self._text, self._at)
             if not quoted and char in "#;":
@@ -115,19 +115,21 @@ class _Reader:
                 self._at += 1
                 blanks += char if kept else ""
                 continue
-            kept, blanks = kept + blanks, ""
+            piece = ""
             if plain is not None:
-                kept += plain[0]
+                piece = plain[0]
                 self._at = plain.end()
             elif char == '"':
                 quoted = not quoted
                 self._at += 1
             else:
-                kept += self._escape() if char == "\\" else char
+                piece = self._escape() if char == "\\" else char
                 self._at += 2 if char == "\\" else 1
+            kept += filter(None, (blanks, piece))  # joined at the end: the file may be hostile and its value long
+            blanks = ""
         if quoted:
             raise NotReadable("has a quote that is not closed")
-        return kept
+        return "".join(kept)
 
     def _escape(self) -> str:
         """Return the character that the backslash here and the next character stand for."""

@@ -9,6 +9,8 @@ from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText,
 from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
+from acp_agent.workspace.git.settings import MAX_BYTES as MAX_SETTINGS
+from acp_agent.workspace.git.settings import read_settings
 
 
 @pytest.mark.parametrize(
@@ -103,3 +105,23 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
     late = found.index("takes too long to parse")
     assert set(found[late:]) == {"takes too long to parse"}
     assert parses.parse(texts[0], MAX_BYTES) is found[0], "what is parsed stays parsed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"sed 's/e" + "\\" * 200 + "'",
+        "sed 's/e" + r"\x" * 20_000 + "'",
+        "echo {" + "," * 60_000,
+        "echo {a" + "{a," * 20_000,
+    ],
+)
+def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
+    """Each once took minutes or longer than anybody can wait: the search tried every way to read the same signs."""
+    assert judge(ShellText(text), BlocklistPolicy()) is not None
+
+
+def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
+    (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
+    assert setting.value is not None
+    assert setting.value.split() == [*["a"] * (MAX_SETTINGS // 2 - 10), "c"]

@@ -165,3 +165,16 @@ def test_a_value_of_many_parts_takes_time_that_grows_with_it_and_not_faster():
     for part in ("aaaaaaa_", "AAAA", "a.", "aa1", "Aa", "a/b-c", "a[b", "x_1-"):
         assert isinstance(redact("token: " + part * 4000 + "!"), str)
         assert isinstance(redact('password = "' + part * 4000 + '!"'), str)
+
+
+@pytest.mark.parametrize("opening", ["$(a", "{{", "{{a", "{", "$("])
+def test_templates_that_are_never_closed_are_searched_once(opening):
+    """In 60 KB of them the search once began anew at each one and read to the end, which took a minute."""
+    assert isinstance(redact('password = "' + opening * 20_000 + ')x"'), str)
+    assert redact.json({"token": opening * 20_000 + ")x"})
+
+
+@pytest.mark.parametrize("template", ["{{ a {{ b }}", "x{{{ b }}}", "$(get $(one)", "$(get $(1)", "a$(get one)"])
+def test_a_template_within_another_one_is_no_secret(template):
+    text = f'password = "{template}"'
+    assert redact(text) == text
