@@ -175,7 +175,10 @@ def _text(memory: int, address: int) -> bytes:
     """Return the text at an address of another process, which ends with a NUL."""
     text = b""
     while b"\0" not in text and len(text) < _PATH_BYTES:
-        text += os.pread(memory, _PAGE - (address + len(text)) % _PAGE, address + len(text))
+        part = _bytes(memory, address + len(text), _PAGE - (address + len(text)) % _PAGE)
+        if not part:  # the process has ended
+            raise OSError(errno.EFAULT, "the path cannot be read")
+        text += part
     path = text.partition(b"\0")[0]
     if len(path) >= _PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
@@ -186,10 +189,21 @@ def _text(memory: int, address: int) -> bytes:
 
 def _times(memory: int, address: int, subject: _Subject) -> bytes:
     """Return the times at an address of another process, as seconds and nanoseconds."""
-    if subject is _Subject.TIMES:
-        return os.pread(memory, 32, address)
-    if subject is _Subject.SECONDS:
-        accessed, modified = struct.unpack("=2q", os.pread(memory, 16, address))
-        return struct.pack("=4q", accessed, 0, modified, 0)
-    seconds, micros, seconds2, micros2 = struct.unpack("=4q", os.pread(memory, 32, address))
-    return struct.pack("=4q", seconds, micros * _NANOSECONDS, seconds2, micros2 * _NANOSECONDS)
+    data = _bytes(memory, address, 16 if subject is _Subject.SECONDS else 32)
+    try:
+        if subject is _Subject.SECONDS:
+            accessed, modified = struct.unpack("=2q", data)
+            return struct.pack("=4q", accessed, 0, modified, 0)
+        seconds, fraction, seconds2, fraction2 = struct.unpack("=4q", data)
+        unit = 1 if subject is _Subject.TIMES else _NANOSECONDS
+        return struct.pack("=4q", seconds, fraction * unit, seconds2, fraction2 * unit)
+    except struct.error:  # there are fewer bytes, or a fraction is too large
+        raise OSError(errno.EINVAL, "the times cannot be read") from None
+
+
+def _bytes(memory: int, address: int, most: int) -> bytes:
+    """Return the bytes at an address of another process, as many as can be read. Raises OSError."""
+    try:
+        return os.pread(memory, most, address)
+    except OverflowError:  # the address is one of the kernel's
+        raise OSError(errno.EFAULT, "there is no memory") from None

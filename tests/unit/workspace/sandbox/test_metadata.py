@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import struct
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from acp_agent.workspace.sandbox import metadata
-from acp_agent.workspace.sandbox.metadata import _HERE, _NO_FOLLOW, _SAME, _Broker, _Call, _Subject, _text
+from acp_agent.workspace.sandbox.metadata import _HERE, _NO_FOLLOW, _SAME, _Broker, _Call, _Subject, _text, _times
 from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux")
@@ -164,6 +165,32 @@ def test_a_path_is_read_to_its_end_and_no_further(root: Path):
     endless.write_bytes(b"x" * 5000)
     with endless.open("rb") as memory, pytest.raises(OSError, match="too long"):
         _text(memory.fileno(), 0)
+
+
+def test_memory_that_is_not_there_is_an_error():
+    """Each of these once ended the thread that answers, or kept it busy for ever."""
+    end_of_memory, kernel = 2**47 - 4096, 2**64 - 1
+    sleeping = subprocess.Popen(["sleep", "60"])
+    with open(f"/proc/{sleeping.pid}/mem", "rb", buffering=0) as memory:
+        sleeping.kill()
+        sleeping.wait()
+        for address in (4096, kernel):
+            with pytest.raises(OSError, match=r"cannot be read|no memory"):
+                _text(memory.fileno(), address)
+        for subject in (_Subject.TIMES, _Subject.MICROSECONDS, _Subject.SECONDS):
+            for address in (4096, kernel):
+                with pytest.raises(OSError, match=r"cannot be read|no memory"):
+                    _times(memory.fileno(), address, subject)
+    with open("/proc/self/mem", "rb", buffering=0) as memory, pytest.raises(OSError, match=r"rror"):
+        _times(memory.fileno(), end_of_memory, _Subject.TIMES)
+
+
+def test_a_fraction_of_a_second_that_no_clock_has_is_an_error(tmp_path: Path):
+    (tmp_path / "memory").write_bytes(struct.pack("=4q", 1, 2**62, 1, 0) + bytes(8))
+    with (tmp_path / "memory").open("rb") as memory, pytest.raises(OSError, match="cannot be read"):
+        _times(memory.fileno(), 0, _Subject.MICROSECONDS)
+    with (tmp_path / "memory").open("rb") as memory, pytest.raises(OSError, match="cannot be read"):
+        _times(memory.fileno(), 24, _Subject.TIMES)  # the memory ends within the times
 
 
 def test_each_call_is_answered_once_with_its_error(monkeypatch: pytest.MonkeyPatch, asked: list[Any]):
