@@ -35,12 +35,22 @@ def obeyed_by_git(git: str) -> Iterator[str]:
 
 
 def _submodules(git: str) -> Iterator[str]:
-    """Yield the hooks and settings of the submodules and worktrees whose data is in a `.git` folder."""
+    """Yield the hooks and settings of the submodules and worktrees whose data is in a `.git` folder.
+
+    A folder among them that cannot be listed is yielded itself, because there may be some in it.
+    """
+    closed = list[str]()
+
+    def note(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            closed.append(str(error.filename))
+
     for kind in KINDS:
-        for folder, names, files in os.walk(os.path.join(git, kind)):
+        for folder, names, files in os.walk(os.path.join(git, kind), onerror=note):
             obeyed = [name for name in (*names, *files) if name in ("hooks", "config", "config.worktree", "commondir")]
             yield from (os.path.join(folder, name) for name in obeyed)
             names[:] = [name for name in names if name not in UNSEARCHED]
+    yield from closed
 
 
 def settings_in(path: str) -> tuple[Setting, ...]:

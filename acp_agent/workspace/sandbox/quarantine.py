@@ -6,8 +6,9 @@ git repository without hooks and with harmless settings, and a new environment o
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from acp_agent.workspace.beneath import best_opener, holding
 from acp_agent.workspace.git.settings import NotReadable, Repository, Setting, dangers
@@ -25,6 +26,8 @@ from acp_agent.workspace.sandbox.walls import Protects, upper_entries
 
 _SUFFIX = ".quarantined"
 _MOST_NAMED = 5
+_WRITES = stat.S_IWUSR | stat.S_IXUSR
+_PLACE = (os.O_PATH if sys.platform == "linux" else os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Quarantine:
@@ -40,13 +43,16 @@ class Quarantine:
         self._linked = linked
         self._protects = protects
         self._hooks: tuple[str, ...] = ()
+        self._opens = False
+        self._closed = set[str]()  # folders that could not be listed before the command
         found = [*self._found()]
         self._hooks = tuple(filter(self._is_inside, dict.fromkeys(hook_folders(found))))
         self.before = frozenset((*found, *self._hooks_made()) if self._hooks else found)
 
     def look(self) -> str:
         """Rename what is new, and return a line about it for the user and the model; "" if nothing is. It blocks."""
-        moved: list[str] = []
+        self._opens = True
+        moved, left = list[str](), list[str]()
         for path in self._found():
             if path in self.before or any(is_below(path, each) for each in moved):
                 continue
@@ -54,13 +60,20 @@ class Quarantine:
                 continue
             if self._renamed(path):
                 moved.append(path)
-        if not moved:
-            return ""
-        names = ", ".join(moved[:_MOST_NAMED]) + (" ..." if len(moved) > _MOST_NAMED else "")
-        return (
-            f"\n[the command made {names}, which something runs or obeys later. The name now ends in {_SUFFIX}. "
-            "To make it under its name, use a tool for files, which asks the user]\n"
-        )
+            elif os.path.lexists(path):
+                left.append(path)
+        said = ""
+        if moved:
+            said += (
+                f"\n[the command made {_named(moved)}, which something runs or obeys later. The name now ends in "
+                f"{_SUFFIX}. To make it under its name, use a tool for files, which asks the user]\n"
+            )
+        if left:
+            said += (
+                f"\n[the command made {_named(left)}, which something runs or obeys later, and it could not be "
+                "renamed. Tell the user to look at it and to delete it]\n"
+            )
+        return said
 
     def _found(self) -> Iterator[str]:
         if self._hooks:
@@ -70,11 +83,30 @@ class Quarantine:
         for folder in self._folders:
             if folder in self._linked:
                 continue
+            self._note_closed(folder)
             for path, is_git in upper_entries(folder):
+                self._note_closed(path)  # before `upper_entries` lists it
                 if is_git:
                     yield from _single(obeyed_by_git(path))
                 elif self._protects(path):
                     yield path
+
+    def _note_closed(self, path: str) -> None:
+        """Note a folder that cannot be listed. After the command, make it one that can be, if it could be before."""
+        if os.access(path, os.R_OK) or not os.path.isdir(path) or os.path.islink(path):
+            return
+        if not self._opens:
+            self._closed.add(path)
+        elif path not in self._closed:
+            self._open(path)
+
+    def _open(self, path: str) -> None:
+        """Let this user list a folder and write into it. No link on the way is followed."""
+        folder = next(each for each in self._folders if is_below(path, each))
+        with suppress(OSError), holding(os.open(folder, _PLACE)) as root:
+            below = os.path.relpath(path, folder)
+            with holding(os.dup(root) if below == "." else best_opener(root)(root, below, _PLACE)) as place:
+                os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(os.fstat(place).st_mode) | stat.S_IRWXU)
 
     def _hooks_made(self) -> Iterator[str]:
         """Yield what is in the places where the repositories look for hooks by their settings."""
@@ -92,9 +124,28 @@ class Quarantine:
             holding(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as root,
             holding(best_opener(root)(root, above or ".", os.O_RDONLY | os.O_DIRECTORY)) as place,
         ):
-            os.rename(name, _free_name(name, place), src_dir_fd=place, dst_dir_fd=place)
+            with _writable(place):
+                os.rename(name, _free_name(name, place), src_dir_fd=place, dst_dir_fd=place)
             return True
         return False
+
+
+@contextmanager
+def _writable(folder: int) -> Generator[None]:
+    """Let this user write into an open folder in the body, whatever mode a command has given it. Raises OSError."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & _WRITES == _WRITES:
+        yield
+        return
+    os.fchmod(folder, mode | _WRITES)
+    try:
+        yield
+    finally:
+        os.fchmod(folder, mode)
+
+
+def _named(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:_MOST_NAMED]) + (" ..." if len(paths) > _MOST_NAMED else "")
 
 
 def _free_name(name: str, folder: int) -> str:
@@ -108,13 +159,18 @@ def _free_name(name: str, folder: int) -> str:
 
 
 def _single(paths: Iterator[str]) -> Iterator[str]:
-    """Yield the paths, and instead of a folder of hooks the files in it."""
+    """Yield the paths, and instead of a folder of hooks the files in it if it can be listed."""
     for path in paths:
         if os.path.basename(path) != "hooks" or os.path.islink(path):
             yield path
             continue
-        with suppress(OSError), os.scandir(path) as entries:
-            yield from [entry.path for entry in entries if not entry.name.endswith(".sample")]
+        try:
+            with os.scandir(path) as entries:
+                yield from [entry.path for entry in entries if not entry.name.endswith(".sample")]
+        except PermissionError:
+            yield path
+        except OSError:
+            continue
 
 
 def _is_usual(path: str, linked: Sequence[str], protects: Protects) -> bool:

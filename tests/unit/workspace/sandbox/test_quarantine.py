@@ -1,15 +1,22 @@
 """What becomes of protected files that a contained command makes where there were none."""
 
+import ctypes
 import os
 import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.sandbox.landlock import _drop_capabilities
 from acp_agent.workspace.sandbox.quarantine import Quarantine
 
 PROTECTED = ProtectedPaths()
+T = TypeVar("T")
 
 
 def protects(path: str) -> bool:
@@ -28,11 +35,27 @@ def run(root: Path, command: str) -> None:
     subprocess.run(["sh", "-ec", command], cwd=root, check=True, capture_output=True)
 
 
+def in_thread(work: Callable[[], T]) -> T:
+    """Return the result of `work` in a thread for which the modes of files count, even if the tests run as root."""
+
+    def confined() -> T:
+        if sys.platform == "linux":
+            _drop_capabilities(ctypes.CDLL(None, use_errno=True))
+        return work()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(confined).result()
+
+
+def look_as_user(quarantine: Quarantine) -> str:
+    return in_thread(quarantine.look)
+
+
 def kept_and_renamed(root: Path, command: str) -> tuple[str, list[str]]:
     """Return what is said after a command, and which names end in the suffix."""
     quarantine = Quarantine((str(root),), protects)
     run(root, command)
-    said = quarantine.look()
+    said = look_as_user(quarantine)
     renamed = (os.path.relpath(path, root) for path in root.rglob("*.quarantined*") if ".quarantined/" not in str(path))
     return said, sorted(renamed)
 
@@ -88,6 +111,22 @@ PLANTED = {
     "a file that leads git elsewhere": ("mkdir lib evil && echo 'gitdir: ../evil' > lib/.git", ["lib/.git"]),
     "a link in place of a folder": ("mkdir x && ln -s x .vim", [".vim"]),
     "a file in a lower folder": ("mkdir -p a/b && echo x > a/b/.envrc", ["a/b/.envrc"]),
+    "a file in a folder where nothing can be renamed": ("mkdir a && echo x > a/.envrc && chmod 555 a", ["a/.envrc"]),
+    "a file in the folder of the session, where nothing can be renamed": ("echo x > .envrc && chmod 555 .", [".envrc"]),
+    "a file in a folder that cannot be listed": ("mkdir a && echo x > a/.envrc && chmod 111 a", ["a/.envrc"]),
+    "a file in the folder of the session, which cannot be listed": ("echo x > .envrc && chmod 111 .", [".envrc"]),
+    "hooks that cannot be listed": (
+        "git init -q && echo x > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && chmod 311 .git/hooks",
+        [".git/hooks"],
+    ),
+    "hooks of a submodule that cannot be listed": (
+        "git init -q && mkdir -p .git/modules/a/hooks && touch .git/modules/a/config && chmod 311 .git/modules/a/hooks",
+        [".git/modules/a/hooks"],
+    ),
+    "submodules that cannot be listed": (
+        "git init -q && mkdir -p .git/modules/a/hooks && touch .git/modules/a/hooks/x && chmod 311 .git/modules",
+        [".git/modules"],
+    ),
 }
 
 
@@ -128,6 +167,22 @@ def test_a_hook_in_a_new_folder_that_a_repository_names_gets_another_name(root, 
 def test_what_was_there_before_is_left_alone(root):
     (root / ".envrc").touch()
     assert kept_and_renamed(root, "echo x > .envrc") == ("", [])
+
+
+def test_what_is_in_a_folder_that_could_not_be_listed_before_is_left_alone(root):
+    run(root, "mkdir a && echo x > a/.envrc && chmod 311 a")
+    quarantine: list[Quarantine] = []
+    in_thread(lambda: quarantine.append(Quarantine((str(root),), protects)))
+    assert look_as_user(quarantine[0]) == ""
+    assert (root / "a").stat().st_mode & 0o777 == 0o311
+
+
+def test_what_cannot_be_renamed_is_told(root):
+    name = ".claude/" + "x" * 250
+    said, renamed = kept_and_renamed(root, f"mkdir .claude && echo x > {name}")
+    assert renamed == []
+    assert name in said
+    assert "could not be renamed" in said
 
 
 def test_a_name_that_is_taken_is_not_overwritten(root):
