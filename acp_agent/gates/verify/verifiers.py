@@ -193,7 +193,7 @@ _SQL_SHAPES = {
         re.IGNORECASE | re.MULTILINE,
     ),
     "reads or writes files": lazy_regex(
-        r"\binto\s+(?:out|dump)file\b|\bload_file\s*\(|\bpg_(?:read|write)_\w*file\w*\s*\(|\blo_(?:im|ex)port\s*\(",
+        r"\binto\s+(?:out|dump)file\b|\bload_file\s*\(|\bpg_(?:read|write)_(?=\w*file)\w*+\s*\(|\blo_(?:im|ex)port\s*\(",
         re.IGNORECASE,
     ),
     "drops data": lazy_regex(r"\bdrop\s+(?:table|database|schema)\b|\btruncate\s+(?:table\s+)?[\w\"`]", re.IGNORECASE),

@@ -252,6 +252,10 @@ def _is_shared(entry: os.DirEntry[str]) -> bool:
 MAX_INDEX_BYTES = 128 * 1024 * 1024
 """The largest index that is read."""
 
+_MAX_NAMES = 1024 * 1024 * 1024
+"""The most bytes of all names together. In version 4 a few bytes can repeat a name of megabytes."""
+
+_MAX_NUMBER = 1 << 32
 _MODE = b"\x00\x00\xe0\x00"
 _GITLINK = 0o160000
 _HEADER = struct.Struct(">4sII")
@@ -306,13 +310,13 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[IndexEntry]:
     hash_size   the bytes of an object's name: 20, or 32 if extensions.objectFormat is sha256
 
     Raises:
-        ValueError: It is no index, or has an unknown version.
+        ValueError: It is no index, has an unknown version, or is made to be slow.
 
     """
     signature, version, count = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"", 0, 0)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index of a known version")
-    at, name = _HEADER.size, b""
+    at, name, spelled = _HEADER.size, b"", 0
     for _ in range(count):
         start, at = at, at + _HASH_AT + hash_size
         flags = int.from_bytes(data[at : at + 2], "big")
@@ -325,6 +329,9 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[IndexEntry]:
         if end < 0 or kept < 0:
             raise ValueError("it ends too early")
         name = name[:kept] + data[at:end]
+        spelled += len(name)
+        if spelled > _MAX_NAMES:
+            raise ValueError("its names are too long")
         if min(len(name), _LONG_NAME) != flags & _LONG_NAME:
             raise ValueError("a name is longer or shorter than it says")
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
@@ -334,14 +341,14 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[IndexEntry]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, as in the offsets of pack files, and its end."""
+    """Return a number of variable length, as in the offsets of pack files, and its end. Raises ValueError."""
     value = -1
-    while at < len(data):
+    while at < len(data) and value < _MAX_NUMBER:
         value = (value + 1 << 7) + (data[at] & 0x7F)
         at += 1
         if not data[at - 1] & 0x80:
             return value, at
-    raise ValueError("it ends too early")
+    raise ValueError("it ends too early, or a number is too large")
 
 
 _HASHES = (20, 32)

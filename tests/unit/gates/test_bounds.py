@@ -1,14 +1,19 @@
 """Texts made to be expensive or deep are asked about or refused, by counting and not by the clock."""
 
+import struct
+
 import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
+from acp_agent.gates.gate import CommandFacts
 from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
+from acp_agent.gates.verify.verifiers import Injection
+from acp_agent.workspace.git.index import gitlinks
 from acp_agent.workspace.git.settings import MAX_BYTES as MAX_SETTINGS
 from acp_agent.workspace.git.settings import read_settings
 
@@ -114,14 +119,32 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
         "sed 's/e" + r"\x" * 20_000 + "'",
         "echo {" + "," * 60_000,
         "echo {a" + "{a," * 20_000,
+        "psql -c 'select pg_read_" + "file" * 15_000 + "'",
     ],
 )
 def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     """Each once took minutes or longer than anybody can wait: the search tried every way to read the same signs."""
-    assert judge(ShellText(text), BlocklistPolicy()) is not None
+    line = CommandFacts(text)
+    assert judge(line, BlocklistPolicy()) is not None
+    assert all(Injection().command(each.command, each.folders) for each in line.steps)
 
 
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
     assert setting.value.split() == [*["a"] * (MAX_SETTINGS // 2 - 10), "c"]
+
+
+def index_entry(name: bytes) -> bytes:
+    """Return an entry of an index of version 4 for a repository, with a long name that adds to the one before."""
+    return bytes(24) + b"\x00\x00\xe0\x00" + bytes(32) + b"\x0f\xff" + b"\0" + name + b"\0"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [index_entry(b"")[:-2] + b"\xff" * 2_000_000, index_entry(b"a" * 2_000_000) + index_entry(b"b") * 100_000],
+)
+def test_an_index_made_to_be_slow_is_given_up(entries: bytes) -> None:
+    """A number of a million digits, or a name of megabytes in each entry, once took hours."""
+    with pytest.raises(ValueError, match="too l"):
+        gitlinks(struct.pack(">4sII", b"DIRC", 4, 1_000_000) + entries)
