@@ -341,6 +341,8 @@ def translated_httpx() -> Generator[None]:
 
     try:
         yield
+    except UnicodeEncodeError as error:  # a header, since httpx sends only ASCII, or the address
+        raise HttpError(_Kind.PROTOCOL, NOT_SENDABLE) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         failure: Exception = error
         kind, text = next((kind, text) for cls, kind, text in _TRANSLATIONS if isinstance(failure, getattr(httpx, cls)))

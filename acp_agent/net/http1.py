@@ -281,7 +281,10 @@ def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, h
     sent.pop("transfer-encoding", None)
     if request.body is not None:
         sent["content-length"] = str(len(request.body))
-    target = quote(f"{parsed.path or '/'}{'?' if parsed.query else ''}{parsed.query}", safe=_SAFE)
+    try:
+        target = quote(f"{parsed.path or '/'}{'?' if parsed.query else ''}{parsed.query}", safe=_SAFE)
+    except UnicodeEncodeError:  # a byte of the environment that is no UTF-8
+        raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None
     lines = [f"{'GET' if request.body is None else 'POST'} {target} HTTP/1.1"]
     for name, value in sent.items():
         if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(value)):

@@ -262,6 +262,22 @@ async def test_a_proxy_of_the_environment_is_used_but_never_for_this_machine() -
         assert await through(f"{model.url}/x", HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url) == "200 the model"
 
 
+@pytest.mark.parametrize("key", ["\u201csk-1\u201d", "sk-\xe9"])
+async def test_a_key_that_a_proxy_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    client = HttpClient()
+    with pytest.raises(ProviderError, match="cannot be sent: check its API key"):
+        async with client.send(HttpRequest("acme", "http://model.invalid/x", {"authorization": f"Bearer {key}"})):
+            pass
+    await client.aclose()
+
+
+async def test_an_address_with_a_byte_that_is_no_utf8_is_told() -> None:
+    with pytest.raises(ProviderError, match="not a valid address"):
+        async with HttpClient().send(HttpRequest("acme", "http://127.0.0.1:1/\udce9", {})):
+            pass
+
+
 async def test_a_redirect_that_comes_over_a_proxy_is_told_and_not_followed() -> None:
     elsewhere = Reply([Send(b"go there")], status=307, headers=(("Location", "http://other.invalid/y"),))
     async with ScriptedHttp([elsewhere]) as proxy:
