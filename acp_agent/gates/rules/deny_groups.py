@@ -115,7 +115,7 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         if variable and any(fnmatchcase(variable[1], each) for each in group.assignments):
             yield f"{variable[1]}=…"
     if group.paths:
-        yield from (word for word in path_words(command) if any(_below(word, each) for each in group.paths))
+        yield from (word for word in path_words(command) if _is_below(word, group.paths))
     program = tables().interpreter(name) or name
     if group.words and (not group.words_of or program in group.words_of) and program not in group.words_but:
         yield from (word[:80] for word in args for each in group.words if each.fullmatch(word[:MAX_TEXT]))
@@ -211,14 +211,21 @@ def _codes(command: Command) -> list[str]:
     return [*codes, command.stdin] if command.stdin else codes
 
 
-def _below(word: str, pattern: str) -> bool:
-    """Return whether a glob names a path or a folder above it."""
-    names = [name for name in posixpath.normpath(word).split("/") if name]
-    wanted = [name for name in pattern.split("/") if name]
-    if wanted[0] == "**":
-        rest = wanted[1:]
-        return any(_begins(names[at:], rest) for at in range(len(names)))
-    return word.startswith("/") and _begins(names, wanted)
+def _is_below(word: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether one of the globs names a path or a folder above it."""
+    names, absolute = _names(posixpath.normpath(word)), word.startswith("/")
+    for wanted in map(_names, patterns):
+        if wanted[0] != "**":
+            if absolute and _begins(names, wanted):
+                return True
+        elif any(_begins(names[at:], wanted[1:]) for at in range(len(names))):
+            return True
+    return False
+
+
+@lru_cache(1024)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name)
 
 
 def _begins(names: Sequence[str], wanted: Sequence[str]) -> bool:

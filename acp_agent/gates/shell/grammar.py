@@ -159,7 +159,7 @@ class _Parse:
                 self._option(word, rest)
                 if rest and rest[0].startswith("-"):  # it may be the value of an option
                     self.unknown += [each for each in self.options[before:] if each in form.unsure]
-                if not form.ends.isdisjoint(self.options):
+                if not form.ends.isdisjoint(self.options[before:]):
                     self.plain += rest
                     break
             elif word in form.verbs and not self.plain:

@@ -7,6 +7,7 @@ import pytest
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.gate import CommandFacts
+from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.links import without_made
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.options import MAX_VALUES
@@ -119,6 +120,7 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
         "sed 's/e" + r"\x" * 20_000 + "'",
         "echo {" + "," * 60_000,
         "echo {a" + "{a," * 20_000,
+        "make " + "-e " * 20_000,
         "psql -c 'select pg_read_" + "file" * 15_000 + "'",
     ],
 )
@@ -126,6 +128,7 @@ def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     """Each once took minutes or longer than anybody can wait: the search tried every way to read the same signs."""
     line = CommandFacts(text)
     assert judge(line, BlocklistPolicy()) is not None
+    assert [path for each in line.steps for path in path_words(each.command)] is not None
     assert all(Injection().command(each.command, each.folders) for each in line.steps)
 
 
