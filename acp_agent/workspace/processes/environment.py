@@ -201,10 +201,22 @@ def _remove(path: str, fd: int) -> bool:
     """Remove a folder with its files, and one for contained commands with its folders. Return whether it is gone."""
     with suppress(OSError):
         if os.path.basename(path).startswith(_SANDBOX):
-            shutil.rmtree(path)
+            try:
+                shutil.rmtree(path)
+            except PermissionError:  # a command has closed a folder, as Go does in its cache of modules
+                _open_folders(path)
+                shutil.rmtree(path)
             return True
         for name in os.listdir(fd):
             os.unlink(name, dir_fd=fd)
         os.rmdir(path)
         return True
     return False
+
+
+def _open_folders(path: str) -> None:
+    """Let this user list and change all folders below a path. Links are not followed."""
+    for above, names, _ in os.walk(path):  # a folder is listed after its mode was changed
+        for inner in (os.path.join(above, name) for name in names):
+            if not os.path.islink(inner):
+                os.chmod(inner, stat.S_IRWXU)

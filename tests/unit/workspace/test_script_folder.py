@@ -1,16 +1,19 @@
 """The folder for scripts of an editor's terminal goes with its process, or with the next one (security.md 3)."""
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from acp_agent.workspace.processes.environment import PrivateFolder, remove_abandoned
+from acp_agent.workspace.sandbox.landlock import _drop_capabilities
 
 PROGRAM = """
 import os, sys
@@ -39,6 +42,29 @@ def test_it_is_private_stays_the_same_and_leaves_nothing(tmp: Path) -> None:
     folder.close()
     folder.close()
     assert list(tmp.iterdir()) == []
+
+
+def test_folders_that_a_command_has_closed_are_removed_too(tmp: Path) -> None:
+    """Go writes its cache of modules into folders that nobody may change."""
+
+    def closed() -> None:
+        if sys.platform == "linux":
+            _drop_capabilities(ctypes.CDLL(None, use_errno=True))  # of this thread, for which modes count then
+        folder = PrivateFolder(whole=True)
+        module = Path(folder.path()) / "home" / "go" / "module"
+        (module / "inner").mkdir(parents=True)
+        (module / "inner" / "a.go").touch()
+        (module / "away").symlink_to(outside)
+        for path, mode in ((module / "inner", 0o111), (module, 0o555)):
+            path.chmod(mode)
+        folder.close()
+
+    outside = tmp / "outside"
+    outside.mkdir(mode=0o555)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(closed).result()
+    assert list(tmp.iterdir()) == [outside]
+    assert outside.stat().st_mode & 0o777 == 0o555
 
 
 def test_one_that_was_swept_away_is_made_anew(tmp: Path) -> None:
