@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 from itertools import product
+from math import prod
 
 from acp_agent.core.data import frozen
 from acp_agent.core.secrets import secrecy
@@ -211,10 +212,9 @@ def _choices(glob: str) -> Sequence[str]:
     """Return the globs of a glob with plain choices (`*.{py,md}`)."""
     parts = _CHOICE.split(glob)
     choices = [part.split(",") if at % 2 else [part] for at, part in enumerate(parts)]
-    if len(parts) > _MAX_PARTS:
+    if len(parts) > _MAX_PARTS or prod(map(len, choices)) > _MAX_CHOICES:
         return (glob,)
-    found = ["".join(each) for each in product(*choices)]
-    return found if len(found) <= _MAX_CHOICES else (glob,)
+    return ["".join(each) for each in product(*choices)]
 
 
 def _excludes(glob: str, found: FoundSecret) -> bool:

@@ -13,6 +13,7 @@ from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText,
 from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
+from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
 from acp_agent.workspace.git.settings import MAX_BYTES as MAX_SETTINGS
@@ -121,6 +122,7 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
         "echo {" + "," * 60_000,
         "echo {a" + "{a," * 20_000,
         "make " + "-e " * 20_000,
+        f"rg -g '{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}' x",
         "psql -c 'select pg_read_" + "file" * 15_000 + "'",
     ],
 )
@@ -129,6 +131,7 @@ def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     line = CommandFacts(text)
     assert judge(line, BlocklistPolicy()) is not None
     assert all(isinstance(path, str) for each in line.steps for path in path_words(each.command))
+    assert not [each for each in line.steps if each.command.name == "rg" and reading(each.command) is None]
     assert all(Injection().command(each.command, each.folders) for each in line.steps)
 
 
