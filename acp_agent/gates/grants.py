@@ -239,7 +239,7 @@ class GrantStore:
                 self._warn(f"{self._path}: {tool}.patterns: {key[:_SHOWN]!r} covers nothing; expected {expected}")
 
     async def remember(self, *grants: Grant) -> None:
-        """Store decisions. If the file cannot be written, they hold for this process, and `warn` is called."""
+        """Store decisions. Those that cannot be stored hold for this process, and `warn` is called."""
         # TOML cannot hold NUL, so a grant that contains it is not stored.
         fit = (each for each in grants if "\0" not in each.project + each.tool + each.key)
         await anyio.to_thread.run_sync(self._change, {_place(each): each.allowed for each in fit}, ())
@@ -248,18 +248,22 @@ class GrantStore:
         with self._lock:
             left = {place: allowed for place, allowed in self._unkept.items() if place not in removed}
             self._unkept = {**left, **added}
+            unfit = {place: allowed for place, allowed in self._unkept.items() if not _is_text(place)}
             if self._path == os.devnull:
                 return True
             try:
                 with locked(self._path, _LOCK_SECONDS):
                     merged = {**self._usable(), **self._unkept}
-                    merged = {place: allowed for place, allowed in merged.items() if place not in removed}
+                    gone = {*removed, *unfit}
+                    merged = {place: allowed for place, allowed in merged.items() if place not in gone}
                     replace_private(self._path, _toml(merged))
                     self._stamp = stamp(self._path)
             except OSError as error:
                 self._warn(f"{self._path}: the decision holds until the agent ends, but could not be kept: {error}")
                 return False
-            self._kept, self._unkept = merged, {}
+            self._kept, self._unkept = merged, unfit
+            if not unfit.keys().isdisjoint(added):
+                self._warn(f"{self._path}: the decision holds until the agent ends: the folder's name is no UTF-8")
             return True
 
     def _usable(self) -> _Grants:
@@ -352,6 +356,15 @@ def _projects(parsed: dict[str, object]) -> Iterator[tuple[str, dict[str, object
             raise DamagedFile(f"'projects.{project[:_SHOWN]}' is not a table")
         if project:
             yield project, cast("dict[str, object]", tables)
+
+
+def _is_text(place: _Key) -> bool:
+    """Return whether the file can hold a key. A path whose name is no UTF-8 would become another path there."""
+    try:
+        "".join(place).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _place(grant: Grant) -> _Key:

@@ -597,4 +597,4 @@ class PermissionGate(Gate):
 
     def _digest(self, tool: str, text: str) -> str:
         """Return the digest of a text in its folder: `python build.py` is another program in another folder."""
-        return hashlib.sha256(f"{tool}\x01{self._files.cwd}\x01{text}".encode(errors="replace")).hexdigest()
+        return hashlib.sha256(f"{tool}\x01{self._files.cwd}\x01{text}".encode("utf-8", "surrogatepass")).hexdigest()

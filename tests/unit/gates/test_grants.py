@@ -137,6 +137,24 @@ async def test_keys_with_nul_are_never_kept(path: str):
     assert store.find("bash", GrantKind.PREFIX, "a\0b") is None
 
 
+async def test_an_answer_in_a_folder_whose_name_is_no_utf8_holds_in_no_other_folder_and_is_told(path: str):
+    """In the file the name became one with a question mark: the answer was lost for its folder, and held there."""
+    warnings, folder = Warnings(), "/tmp/caf\udce9"
+    store = GrantStore(path, warnings)
+    await store.remember(PUSH)
+    await store.remember(Grant("bash", GrantKind.PREFIX, "git pull", allowed=False, project=folder))
+    assert "no UTF-8" in warnings.lines[0]
+    await store.remember(Grant("bash", GrantKind.PREFIX, "git fetch", allowed=True))
+    assert len(warnings.lines) == 1, "it is told once"
+    assert store.find("bash", GrantKind.PREFIX, "git pull", folder) is False
+    again = GrantStore(path, warnings)
+    assert again.find("bash", GrantKind.PREFIX, "git pull", "/tmp/caf?") is None
+    assert again.find("bash", GrantKind.PREFIX, "git push") is True
+    (denied,) = [each for each in store.listed() if not each.allowed]
+    assert await store.revoke(denied)
+    assert store.find("bash", GrantKind.PREFIX, "git pull", folder) is None
+
+
 async def test_sessions_of_one_process_write_and_lose_nothing(path: str):
     store = GrantStore(path, Warnings())
     async with anyio.create_task_group() as group:

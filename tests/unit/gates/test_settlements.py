@@ -356,3 +356,18 @@ async def test_an_answer_that_was_cancelled_or_unusable_is_told_apart_from_a_no(
             ToolErrorCategory.CONFIRMATION_REQUIRED,
         ),
     ]
+
+
+async def test_an_approval_of_exactly_this_covers_no_other_name_that_is_no_utf8(tmp_path: Path):
+    """The digest once took every character that UTF-8 cannot hold for a question mark."""
+    asked = Asked(tmp_path, Decision.ALLOW_SESSION)
+    made, others = "caf\udce9", ("caf\udce8", "caf?")
+
+    def writing(name: str) -> CallFacts:
+        invocation = call("write", PathSubject(name, Access.WRITE))
+        return facts(replace(invocation, call=replace(invocation.call, arguments={"path": name})), ASKED)
+
+    assert isinstance(await asked.gate.examine(writing(made)), Approved)
+    assert isinstance(asked.gate.judge(writing(made)), Approved)
+    for other in others:
+        assert isinstance(asked.gate.judge(writing(other)), Ask)
