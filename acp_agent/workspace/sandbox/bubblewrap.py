@@ -15,6 +15,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -134,6 +135,20 @@ def _network_builder(reading: int, writing: int) -> "subprocess.Popen[bytes]":
     )
 
 
+def _next_bytes(pipe: int, until: float) -> bytes:
+    """Return the next bytes of a pipe; none at its end, or if none come in time."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return os.read(pipe, 4096) if poll.poll(max(0.0, until - time.monotonic()) * 1000) else b""
+
+
+def _ends(process: "subprocess.Popen[bytes]") -> bool:
+    """Wait for the end of a process. Return False if it does not come in time."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_NEEDED)
+    return process.returncode is not None
+
+
 class SessionNetwork:
     """A network without any host but this one, for the commands of one session. It lasts until `close`.
 
@@ -150,7 +165,9 @@ class SessionNetwork:
             finally:
                 os.close(writing)
             claim(builder.pid)
-            answer = told.read()
+            until, answer = time.monotonic() + _NEEDED, b""
+            while part := _next_bytes(told.fileno(), until):
+                answer += part
         assert builder.stdin is not None
         assert builder.stdout is not None
         self._holder, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
@@ -158,15 +175,16 @@ class SessionNetwork:
             self._holder = int(json.loads(answer)["child-pid"])
             claim(self._holder)
             builder.stdin.write(b".")
-            ready = builder.stdout.read(1)  # from then on its user is mapped, and others may enter
+            ready = _next_bytes(builder.stdout.fileno(), until)  # from then on its user is mapped, and others may enter
         if ready:
             restore_limits(self._holder)
             builder.kill()  # it would only wait for the holder, and takes more memory
         else:
             self.close()
-        with suppress(subprocess.TimeoutExpired):
-            builder.wait(_NEEDED)
-            release(builder.pid)
+        if not _ends(builder):
+            builder.kill()
+            _ends(builder)
+        release(builder.pid)
         if not ready:
             raise OSError("bubblewrap made no network")
         spaces = f"/proc/{self._holder}/ns"

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -19,11 +20,14 @@ from acp_agent.core.types import Access
 from acp_agent.net.proxy import AllowlistProxy, allowed_hosts
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.sandbox import bubblewrap
+from acp_agent.workspace.sandbox.bubblewrap import SessionNetwork
 from acp_agent.workspace.sandbox.landlock import SCOPE_ABI, landlock_abi
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, wall_named, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
 from tests.rows import each_row
 from tests.unit.net.tls_site import Internet
+from tests.unit.workspace.trees import open_fds
 
 
 def free(path: str) -> bool:
@@ -233,6 +237,8 @@ AGENT = """
 import sys, time
 from acp_agent.net.proxy import allowed_hosts
 from acp_agent.workspace.processes.tree import harden_process
+from acp_agent.workspace.sandbox import bubblewrap
+from acp_agent.workspace.sandbox.bubblewrap import SessionNetwork
 from acp_agent.workspace.sandbox.landlock import SCOPE_ABI, landlock_abi
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox
 from acp_agent.workspace.sandbox.walls import WallRules
@@ -311,3 +317,24 @@ async def test_a_command_that_reaches_all_hosts_reaches_no_local_socket_of_other
         outcome = await running.wait(ignored)
     sandbox.close()
     assert outcome.output == "True\n0\n0\n"
+
+
+@pytest.mark.parametrize("told", ["", '{"child-pid": 1', "{}"])
+def test_a_network_that_is_not_made_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch, told: str):
+    """The first command of the session once waited for it for ever, and all others waited for that one."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def builder(reading: int, writing: int) -> subprocess.Popen[bytes]:
+        del reading
+        os.write(writing, told.encode())
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        started.append(subprocess.Popen(["sleep", "60"], bufsize=0, pass_fds=[writing], **pipes))
+        return started[-1]
+
+    monkeypatch.setattr(bubblewrap, "_network_builder", builder)
+    monkeypatch.setattr(bubblewrap, "_NEEDED", 0.2)
+    before = open_fds()
+    with pytest.raises(OSError, match="made no network"):
+        SessionNetwork()
+    assert started[0].returncode is not None, "it was ended and reaped"
+    assert open_fds() == before
