@@ -218,7 +218,9 @@ def _is_below(word: str, patterns: tuple[str, ...]) -> bool:
         if wanted[0] != "**":
             if absolute and _begins(names, wanted):
                 return True
-        elif any(_begins(names[at:], wanted[1:]) for at in range(len(names))):
+            continue
+        rest, count = wanted[1:], len(wanted) - 1
+        if any(_begins(names[at : at + count], rest) for at in range(len(names))):
             return True
     return False
 

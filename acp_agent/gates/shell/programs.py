@@ -132,7 +132,6 @@ _BUILD_INPUT = lazy_regex(
 )
 """Files that builds, tests or interpreters run."""
 _OTHER_HOST = lazy_regex(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
-
 """A repository on another host (`host:path`)."""
 _SEDS = ("sed", "gsed")
 _AWKS = ("awk", "gawk", "mawk", "nawk")
