@@ -8,6 +8,7 @@ A reply skips unknown events, unknown deltas and pings. It keeps a block of unkn
 the history.
 """
 
+import hashlib
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -275,8 +276,12 @@ def _image(part: ImagePart) -> JsonObject:
 
 
 def _id(model_id: str) -> str:
-    """Return the id in the characters that this API takes. A session may hold ids that another API's model made."""
-    return _NOT_AN_ID.sub("_", model_id)
+    """Return the id in the characters that this API takes. A session may hold ids that another API's model made.
+
+    A changed id ends with a digest, since two ids may differ only in what is replaced, and this API refuses equal ids.
+    """
+    fit = _NOT_AN_ID.sub("_", model_id)
+    return fit if fit == model_id else f"{fit}_{hashlib.sha256(model_id.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def _mark_last_block(messages: list[Json]) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -263,7 +264,22 @@ def test_ids_of_other_providers_are_made_acceptable_and_still_pair() -> None:
     messages = sent(
         user("x"), assistant(ToolUsePart("functions.bash:0", "bash", {})), user(ToolResultPart("functions.bash:0", "y"))
     )
-    assert messages[1]["content"][0]["id"] == messages[2]["content"][0]["tool_use_id"] == "functions_bash_0"
+    call_id = messages[1]["content"][0]["id"]
+    assert call_id == messages[2]["content"][0]["tool_use_id"]
+    assert re.fullmatch("functions_bash_0[a-zA-Z0-9_-]*", call_id)
+
+
+def test_ids_that_differ_only_in_what_the_api_does_not_take_still_differ() -> None:
+    ids = ("a.b", "a:b", "a_b", "é", "ü")
+    messages = sent(
+        user("x"),
+        assistant(*(ToolUsePart(each, "bash", {}) for each in ids)),
+        user(*(ToolResultPart(each, "y") for each in ids)),
+    )
+    calls = [block["id"] for block in messages[1]["content"]]
+    assert len(set(calls)) == len(ids)
+    assert calls == [block["tool_use_id"] for block in messages[2]["content"]]
+    assert calls[2] == "a_b"
 
 
 def test_max_tokens_thinking_and_the_users_own_fields() -> None:
