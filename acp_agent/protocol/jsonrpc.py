@@ -246,7 +246,9 @@ def _classify(message: Json) -> Frame:
 def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
     if "result" not in message and "error" not in message:
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" is missing')
-    if known_id is None or isinstance(known_id, float):
+    if isinstance(known_id, float):  # JSON has one type of numbers: some editors answer request 7 as 7.0
+        known_id = int(known_id) if known_id.is_integer() else None
+    if known_id is None:
         return Ignored()
     error = message.get("error")
     if error is None:

@@ -165,6 +165,20 @@ async def test_a_question_gets_its_answer_and_only_the_first_one() -> None:
         assert answers == [{"a": 1}]
 
 
+async def test_an_answer_may_write_the_number_of_its_question_with_a_fraction_of_zero() -> None:
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await peer.request("question", {}, timeout=5))
+
+        tasks.start_soon(ask)
+        request = await other.receive()
+        other.send(id=request["id"] + 0.5, result="somebody else's")
+        other.send(id=float(request["id"]), result="yes")
+    assert answers == ["yes"]
+
+
 async def test_answers_to_the_ids_that_would_come_next_answer_no_later_question() -> None:
     async with connected({}) as (peer, other), anyio.create_task_group() as group:
         answers: list[Any] = []
