@@ -516,3 +516,21 @@ async def test_a_page_without_a_word_is_left_out(web: FakeWeb):
 async def test_the_fence_names_where_the_page_came_from(web: FakeWeb):
     web.pages[URL] = WebPage("https://e.com/final", "text/plain", "x")
     assert 'source="https://e.com/final"' in (await read_with(web, link(URL))).message.text
+
+
+@each_row(
+    "block, place",
+    [
+        ({"type": "resource", "resource": {"uri": "a"}}, "prompt.0.resource.resource.text"),
+        ({"type": "resource", "resource": {"uri": "a", "text": None}}, "prompt.0.resource.resource.text"),
+        ({"type": "resource", "resource": None}, "prompt.0.resource.resource"),
+        ({"type": ["text"], "text": "x"}, "prompt.0.type"),
+        (None, "prompt.0"),
+        ({"type": "text", "text": 5}, "prompt.0.text.text"),
+    ],
+)
+def test_a_wrong_block_is_named_by_its_place_in_the_prompt_alone(block: Any, place: str) -> None:
+    with pytest.raises(RpcError) as caught:
+        wire.prompt_blocks({"sessionId": "s", "prompt": [block]})
+    assert caught.value.data == {"key": place}
+    assert caught.value.message.startswith(f"Invalid params: {place}: ")
