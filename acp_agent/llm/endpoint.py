@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
@@ -223,6 +224,10 @@ def read_object(text: str) -> JsonObject:
         value: Json = _DECODER.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    except ValueError as error:
+        if str(error).startswith("Exceeds the limit"):  # Python advises to call a function of it
+            raise ValueError(f"a number of more than {sys.get_int_max_str_digits():,} digits") from error
+        raise
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - the text is wrong, not the caller
     if text.count("{") + text.count("[") > MAX_DEPTH:

@@ -59,6 +59,11 @@ def test_nesting_is_bounded() -> None:
         read_object(nested(100_000))
 
 
+def test_a_number_with_too_many_digits_is_told_in_words_of_ours() -> None:
+    with pytest.raises(ValueError, match=r"a number of more than 4,300 digits$"):
+        read_object('{"a": ' + "9" * 5000 + "}")
+
+
 def test_no_arguments_at_all_are_an_empty_object() -> None:
     assert read_arguments("") == {}
     assert read_arguments(" \n") == {}
