@@ -41,6 +41,7 @@ from acp_agent.llm.endpoint import (
     as_object,
     as_text,
     read_arguments,
+    text_of_arguments,
     thought_digests,
     tool_use,
     without_thoughts,
@@ -166,7 +167,8 @@ class AnthropicReply:
                 return ThoughtPart(as_text(whole.get("thinking")), self._maker, whole)
             case "tool_use":
                 raw = block.joined("partial_json")
-                arguments = read_arguments(raw) if raw.strip() else as_object(block.start.get("input"))
+                raw = raw if raw.strip() else text_of_arguments(block.start.get("input"))
+                arguments = read_arguments(raw)
                 call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
                 return tool_use(call_id, name, arguments, raw, seen, "toolu")
             case _:

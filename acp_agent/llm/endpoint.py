@@ -237,6 +237,13 @@ def read_object(text: str) -> JsonObject:
     return value
 
 
+def text_of_arguments(arguments: Json) -> str:
+    """Return a call's arguments as JSON text, "" for none. Some servers send a value instead of its text."""
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
 def read_arguments(raw: str) -> JsonObject | None:
     """Return the arguments of a tool call: `{}` for blank text, None for anything that is not a JSON object."""
     if not raw.strip():

@@ -10,7 +10,6 @@ U+2028, which it can. Lines are split as bytes and then decoded, because a chunk
 """
 
 import hashlib
-import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -48,6 +47,7 @@ from acp_agent.llm.endpoint import (
     function_tool,
     read_arguments,
     read_object,
+    text_of_arguments,
     write,
 )
 from acp_agent.llm.exchange import (
@@ -195,7 +195,7 @@ class OllamaReply:
         raw = call.arguments
         if isinstance(raw, dict):
             return ToolUsePart(call_id, call.name, raw)
-        text = raw if isinstance(raw, str) else "" if raw is None else json.dumps(raw, ensure_ascii=False)
+        text = text_of_arguments(raw)
         arguments = read_arguments(text)
         return ToolUsePart(call_id, call.name, arguments, "" if arguments is not None else text)
 

@@ -4,7 +4,6 @@ Compatible servers differ from OpenAI in many details. `OpenAIReply` reads the f
 request has OpenAI's form. If a server refuses a part of it, the provider leaves that part out from then on.
 """
 
-import json
 import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +43,7 @@ from acp_agent.llm.endpoint import (
     function_tool,
     have_images,
     read_arguments,
+    text_of_arguments,
     tool_use,
     write,
 )
@@ -171,10 +171,11 @@ class OpenAIReply:
         if name and name != call.name and not call.arguments:
             call.name += name
         arguments = function.get("arguments")
-        if isinstance(arguments, dict):
-            call.arguments = [json.dumps(arguments)]
-        elif isinstance(arguments, str) and arguments:
-            call.arguments.append(arguments)
+        piece = text_of_arguments(arguments)
+        if not isinstance(arguments, str | None):
+            call.arguments = [piece]
+        elif piece:
+            call.arguments.append(piece)
 
     def _call(self, index: Json, call_id: str, name: str) -> _Call:
         """Return the call that a piece belongs to, by its index, else by its id, else the last call."""

@@ -12,7 +12,6 @@ that a reasoning item belongs to the next one, and the `phase` of a message. `{"
 of such an item, stores them. Unknown events are skipped and logged once. Unknown items are stored whole.
 """
 
-import json
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +44,7 @@ from acp_agent.llm.endpoint import (
     as_text,
     family,
     read_arguments,
+    text_of_arguments,
     thought_digests,
     tool_use,
     without_thoughts,
@@ -125,10 +125,7 @@ class ResponsesItem:
     @property
     def raw_arguments(self) -> str:
         """The arguments of a call, normally as JSON text."""
-        arguments = self.told.get("arguments")
-        if isinstance(arguments, dict):
-            return json.dumps(arguments)  # some servers send an object instead of a string
-        return as_text(arguments) or "".join(self.arguments)
+        return text_of_arguments(self.told.get("arguments")) or "".join(self.arguments)
 
     @property
     def refuses(self) -> bool:

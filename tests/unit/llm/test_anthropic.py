@@ -338,6 +338,24 @@ def test_text_and_input_that_come_with_the_start_of_a_block_count() -> None:
     assert done.stop is ModelStop.TOOL_USE
 
 
+@each_row(
+    "sent_input, arguments, raw",
+    [
+        ('{"a": 1}', {"a": 1}, ""),
+        ("oops", None, "oops"),
+        (["a"], None, '["a"]'),
+        (None, {}, ""),
+        ({"a": 1}, {"a": 1}, ""),
+    ],
+)
+def test_an_input_of_another_type_is_read_as_text_or_no_empty_object(sent_input: Any, arguments: Any, raw: str) -> None:
+    reply = AnthropicReply("acme")
+    block = {"type": "tool_use", "id": "t", "name": "read", "input": sent_input}
+    reply.feed({"type": "content_block_start", "index": 0, "content_block": block})
+    (use,) = reply.done().message.tool_uses
+    assert (use.arguments, use.raw_arguments) == (arguments, raw)
+
+
 def test_usage_told_at_the_end_does_not_undo_what_was_told_at_the_start() -> None:
     done = read(
         {"type": "message_start", "message": {"usage": {"input_tokens": 9, "cache_read_input_tokens": 5}}},

@@ -344,6 +344,11 @@ def test_arguments_as_an_object_are_taken() -> None:
     assert uses(read(calls(function("ls", {"path": "."}, index=0, id="")))) == [("ls", {"path": "."})]
 
 
+def test_arguments_of_another_type_are_no_empty_object() -> None:
+    (use,) = read(calls(function("read", ["a"], index=0, id="1"))).message.tool_uses
+    assert (use.arguments, use.raw_arguments) == (None, '["a"]')
+
+
 def test_calls_without_an_index_are_told_apart_by_id() -> None:
     done = read(
         calls(function("ls", "", id="a"), function("cat", "", id="b")),

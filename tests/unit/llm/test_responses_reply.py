@@ -210,6 +210,12 @@ def test_a_server_that_numbers_no_item_or_all_of_them_0_is_understood(index: int
 # -------------------------------------------------------------------------------------- calls
 
 
+def test_arguments_of_another_type_are_no_empty_object() -> None:
+    _, answer = take(done(call_item(CALL, arguments=["a"])), ended())
+    (use,) = answer.message.tool_uses
+    assert (use.arguments, use.raw_arguments) == (None, '["a"]')
+
+
 def test_arguments_come_in_any_of_the_ways_servers_send_them() -> None:
     bare = {**CALL, "arguments": ""}
     whole = {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": CALL["arguments"]}
