@@ -42,7 +42,7 @@ def audit(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of stdout is gone
         raise
     except FileNotFoundError:
-        raise AgentError(f"{visible(path)}: there is no audit file") from None
+        raise AgentError(f"{visible(path)}: there is no audit file; the first tool call begins it") from None
     except OSError as error:
         raise AgentError(f"{visible(path)}: {error.strerror or error}") from error
 

@@ -449,6 +449,8 @@ def permissions(args: argparse.Namespace) -> int:
     if args.action == "list":
         for number, answer in enumerate(answers, start=1):
             print(f"{number:>3}  {visible(answer.told)}")
+        if not answers:
+            print('No "always" answer is stored', file=sys.stderr)
         return 0
     number: int = args.number
     if number > len(answers):

@@ -243,6 +243,7 @@ def sessions(args: argparse.Namespace) -> int:
             where = f"environment variable {DATA_VARIABLE}"
             raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
     if args.action == "list":  # nothing was ever stored, and `list` creates no database
+        _print_none(args.cwd)
         return 0
     raise _unknown(args.ids[0] if args.action == "delete" else args.id)
 
@@ -278,10 +279,17 @@ async def _list(args: argparse.Namespace, store: SessionStore) -> None:
     if args.json:
         for row in rows:
             _print_json(json_row(row))
-    elif rows:
+    elif not rows:
+        _print_none(args.cwd)
+    else:
         short = short_ids([record.id async for record in _every(store)])
         for line in table(rows, short, os.environ.get("HOME", "")):
             print(line)
+
+
+def _print_none(folder: str | None) -> None:
+    """Say on stderr that the list is empty."""
+    print(f"No session is stored for {visible(folder)}" if folder else "No session is stored", file=sys.stderr)
 
 
 async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:
@@ -418,4 +426,4 @@ def _print_json(value: JsonObject) -> None:
 
 
 def _unknown(wanted: str) -> AgentError:
-    return AgentError(f"there is no session {visible(wanted)}")
+    return AgentError(f"there is no session {visible(wanted)}; `acp-agent sessions list` names all")

@@ -187,7 +187,10 @@ def test_the_file_is_the_configured_one(acp_agent, in_process, home):
     assert acp_agent("audit", "tail", "--config", "c.toml").stdout.endswith("ms  a\n")
     assert in_process("audit", "tail", "--config", "c.toml", "--file", "b.jsonl").stdout.endswith("ms  b\n")
     done = in_process("audit", "verify", ACP_AGENT_DATA_DIR=str(home / "data"))
-    assert (done.returncode, done.stderr) == (1, f"acp-agent: {home}/data/audit.jsonl: there is no audit file\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"acp-agent: {home}/data/audit.jsonl: there is no audit file; the first tool call begins it\n",
+    )
 
 
 def test_a_project_has_no_say_in_the_audit(in_process, home):

@@ -11,6 +11,8 @@ def test_answers_are_listed_with_numbers_and_revoked_by_them(tmp_path: Path, mon
     file, config = tmp_path / "grants.toml", tmp_path / "config.toml"
     config.write_text(f"acp.permission_file = '{file}'\n")
     monkeypatch.setenv("ACP_AGENT_CONFIG", str(config))
+    assert main(["permissions", "list"]) == 0
+    assert capsys.readouterr() == ("", 'No "always" answer is stored\n')
     file.write_text('[tools]\nwrite = "allow"\n[projects."/p".tools.bash.patterns]\n"git push" = "deny"\n')
     assert main(["permissions", "list"]) == 0
     assert capsys.readouterr().out == (

@@ -131,8 +131,8 @@ def test_where_there_is_no_database_there_are_no_sessions_and_none_is_made(data,
     monkeypatch.delenv("ACP_AGENT_DATA_DIR")
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
     assert command("list") == 0
-    assert printed(capsys) == ""
-    with pytest.raises(AgentError, match=r"^there is no session 7c9e$"):
+    assert capsys.readouterr() == ("", "No session is stored\n")
+    with pytest.raises(AgentError, match=r"^there is no session 7c9e; `acp-agent sessions list` names all$"):
         command("show", id="7c9e")
     assert not data.exists()
 
@@ -178,9 +178,9 @@ def test_a_terminal_gets_json_it_cannot_act_on(data, capsys, monkeypatch, termin
     ("wanted", "error"),
     [
         ("7c9", "'7c9': expected a session's id, or at least its first 4 characters"),
-        ("7c9f", "there is no session 7c9f"),
+        ("7c9f", "there is no session 7c9f; `acp-agent sessions list` names all"),
         ("7c9e", f"2 sessions begin with 7c9e: {ID}, {OTHER}"),
-        ("x\x1b[2J\u202e", r"there is no session x\u001b[2J\u202e"),
+        ("x\x1b[2J\u202e", r"there is no session x\u001b[2J\u202e; `acp-agent sessions list` names all"),
     ],
 )
 def test_an_id_that_means_no_session_or_several_is_an_error(one, data, wanted, error):
@@ -282,7 +282,7 @@ def test_the_name_of_a_page_never_leads_elsewhere(data, capsys):
 
 def test_deleted_is_deleted_and_what_is_unknown_deletes_nothing(one, data, capsys):
     keep(data, small(OTHER), [])
-    with pytest.raises(AgentError, match=r"^there is no session ffff$"):
+    with pytest.raises(AgentError, match=r"^there is no session ffff; `acp-agent sessions list` names all$"):
         command("delete", ids=["7c9e6", "ffff"], yes=True)
     assert command("delete", ids=["7c9e6", ID], yes=True) == 0
     assert printed(capsys) == f"deleted {ID}\n"
