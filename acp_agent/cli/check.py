@@ -273,6 +273,15 @@ def check(args: argparse.Namespace) -> int:
     _refuse_misuse(args)
     cwd = os.getcwd()
     loaded = loaded_for(args, cwd)
+    try:
+        return _checked(args, cwd, loaded)
+    except ConfigError as error:
+        if str(error) in map(str, loaded.problems):  # it is on stderr already
+            return 1
+        raise
+
+
+def _checked(args: argparse.Namespace, cwd: str, loaded: Loaded) -> int:
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
     # This module loads most of the agent.

@@ -204,6 +204,13 @@ def test_what_may_not_be_read_must_be_clear_or_nothing_is(check: Check, tmp_path
     assert [word for word in (str(tmp_path / "config.toml"), *words) if word not in done.err] == []
 
 
+@pytest.mark.parametrize("arguments", [("path", "x"), ("command", "ls")])
+def test_a_broken_configuration_is_told_once(check: Check, arguments: tuple[str, str]):
+    done = check(*arguments, config="[tools.file\n")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("expected TOML") == 1
+
+
 # ------------------------------------------------------------------- the directories of a session
 
 
