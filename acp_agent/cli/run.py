@@ -69,6 +69,7 @@ _SHORTEST_ID = 4  # characters of an id that the user must give at least
 # ------------------------------------------------------------------------------------------- mentions of files
 
 _MENTION = re.compile(r"""(?<![^\s(\[{"'<`])@(?:"([^"\n]+)"|([^\s"]+))""")
+_ADDRESSED = re.compile(r"\s*@([\w-]+)\s")
 _BEHIND = re.compile(r"(?::\d+(?:[-:]\d+)?)?[.,;:!?)\]}'>`]*")  # what may follow a path: lines, punctuation
 
 
@@ -76,8 +77,9 @@ def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
     """Return the absolute paths that a prompt mentions as `@path`, and the mentions that name no file or folder.
 
     Punctuation and line numbers behind a path do not belong to it, and a path with spaces stands in quotes. A slash
-    command mentions nothing.
+    command mentions nothing. A name without a dot that begins the prompt may be a sub-agent's, so it is not missing.
     """
+    addressed = _ADDRESSED.match(prompt)
     found: list[str] = []
     missing: list[str] = []
     for quoted, word in [] if prompt.lstrip().startswith("/") else _MENTION.findall(prompt):
@@ -87,7 +89,7 @@ def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
         path = next(filter(os.path.exists, paths), "")
         if path:
             found.append(path)
-        elif name != "diagnostics":  # the agent itself replaces this word
+        elif name != "diagnostics" and not (addressed and name == addressed[1]):  # the agent itself replaces this word
             missing.append(name)
     return list(dict.fromkeys(found)), list(dict.fromkeys(missing))
 

@@ -31,6 +31,8 @@ def folder(tmp_path) -> str:
         ("@a.pyc is missing", [], ["a.pyc"]),
         ("me@a.py and @", [], []),
         ("@diagnostics", [], []),
+        ("@explore where is @b.py", [], ["b.py"]),
+        ("@b.py", [], ["b.py"]),
         ("/review @a.py", [], []),
         ("@src/../../etc", [], ["src/../../etc"]),
     ],
