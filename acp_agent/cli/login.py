@@ -24,6 +24,7 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.llm.catalog import Catalog
 from acp_agent.llm.provider_config import ProviderConfig
 from acp_agent.store.credentials import CredentialStore
+from acp_agent.text import counted
 
 _KEYRING_PATIENCE = 120.0  # seconds for the owner to unlock the keyring
 
@@ -146,7 +147,7 @@ def _key(provider: ProviderSettings, *, from_stdin: bool) -> str:
 
 def _accepted(provider: ProviderSettings, key: str) -> bool:
     """Return False if the server refuses the key. If it cannot be asked, print a warning and return True."""
-    config = replace(ProviderConfig.of(provider, os.environ), api_key=key)
+    config = replace(ProviderConfig.of(provider, os.environ), api_key=key, key_source="the key that you entered")
     try:
         count = anyio.run(_count_models, config)
     except ProviderError as error:
@@ -156,7 +157,7 @@ def _accepted(provider: ProviderSettings, key: str) -> bool:
             return True
         warn(f"{said}; nothing is stored (--no-check stores the key without asking the server)")
         return False
-    print(f"The server accepts the key and offers {count} models")
+    print(f"The server accepts the key and offers {counted(count, 'model')}")
     return True
 
 

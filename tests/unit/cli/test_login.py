@@ -145,7 +145,7 @@ def test_what_cannot_be_done_is_told_and_nothing_is_stored(run, ring, tmp_path, 
 
 @pytest.mark.anyio
 async def test_the_server_is_asked_whether_it_takes_the_key(run, ring, tmp_path):
-    models = Reply.plain(200, b'{"data": [{"id": "m1"}, {"id": "m2"}]}')
+    models = Reply.plain(200, b'{"data": [{"id": "m1"}]}')
     refusal = Reply.plain(401, json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode())
     async with ScriptedHttp([models, refusal, Reply.plain(404, b"{}")]) as server:
         (tmp_path / "config.toml").write_text(
@@ -157,12 +157,12 @@ async def test_the_server_is_asked_whether_it_takes_the_key(run, ring, tmp_path)
 
         taken = await asked()
         assert taken.code == 0
-        assert taken.out[0] == "The server accepts the key and offers 2 models"
+        assert taken.out[0] == "The server accepts the key and offers 1 model"
         assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
         ring.entries.clear()
         refused = await asked()
         assert refused.code == 1
-        assert "nothing is stored" in refused.err
+        assert "check the key that you entered; nothing is stored" in refused.err
         assert KEY not in refused.err
         assert not ring.entries
         unsure = await asked()
