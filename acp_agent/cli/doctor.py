@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from acp_agent.cli.agent_process import AgentProcess, Recording, objects_at, text_at
 from acp_agent.cli.setup.command import EXTENSION, is_installed, read_settings, run_code
-from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, this_installation
+from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, effect, this_installation
 from acp_agent.cli.setup.jsonc import JsoncFault
 from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
 from acp_agent.config.llm_settings import ProviderType
@@ -312,7 +312,7 @@ def _looked_up(name: str, editor: EditorSetup, own: AgentCommand) -> tuple[list[
     if launch is None:
         said = "does not start acp-agent" if text is not None else "does not exist"
         return [*results, _fail(name, f"{editor.file} {said}", how)], None
-    results.append(_ok(name, f"{editor.file} starts {launch.command}"))
+    results.append(_ok(name, f"{editor.file} {effect(editor, launch)}"))
     if launch.words != own.words:
         results.append(_warn(name, f"this is another installation than {own.command}", how))
     return results, launch

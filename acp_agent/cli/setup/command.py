@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from importlib.resources import files
 
-from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, this_installation
+from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup, effect, this_installation
 from acp_agent.cli.setup.jsonc import JsoncFault
 from acp_agent.config.section import one_line
 from acp_agent.core.errors import AgentError
@@ -67,12 +67,12 @@ def _write(editor: EditorSetup, launch: AgentCommand, *, chosen: bool) -> None:
     before = editor.launch_in(text) if text else None
     new = editor.applied(text, launch)
     if new == text:
-        print(f"{editor.title} is set up already: {visible(editor.file)} starts {visible(launch.command)}.")
+        print(f"{editor.title} is set up already: {visible(editor.file)} {visible(effect(editor, launch))}.")
     else:
         if text is not None and (before is None or not os.path.exists(backup_of(editor.file))):
             keep_backup(editor.file, text)
         replace_settings(editor.file, new)
-        print(f"{visible(editor.file)} starts {visible(launch.command)}.")
+        print(f"{visible(editor.file)} {visible(effect(editor, launch))}.")
         if before is not None and before.words != launch.words:
             print(f"It started {one_line(' '.join(before.words))} before.")
         if text is not None:

@@ -416,7 +416,7 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
             if not os.path.isdir(folder) and os.path.isdir(os.path.join(config, "emacs")):
                 folder = os.path.join(config, "emacs")
             where = file or os.path.join(folder, "acp-agent.el")
-            load = f"add (load {_lisp(where)}) to your init file, then M-x agent-shell"
+            load = f"add (load {_lisp(where)}) to your init file and start it with M-x agent-shell"
             return OwnFile("Emacs", where, ("emacs", folder), ";;", _EMACS, load, "  -*- lexical-binding: t; -*-")
         case "jupyter":
             where = file or os.path.join(os.getcwd(), ".jupyter", "personas", "acp_agent_persona.py")
@@ -440,6 +440,11 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
             )  # fmt: skip
         case _:
             raise AgentError(f"there is no set-up for {name}")
+
+
+def effect(editor: EditorSetup, launch: AgentCommand) -> str:
+    """Return what the editor's file does once it is set up, as the rest of a sentence that begins with its name."""
+    return "sets external_agents" if isinstance(editor, MarimoFlag) else f"starts {launch.command}"
 
 
 def _marimo_file(home: str, config: str) -> str:

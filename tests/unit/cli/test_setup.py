@@ -362,6 +362,7 @@ def test_the_flag_of_marimo_is_set_and_taken_back(in_process, tmp_path, case):
         file.write_bytes(old.encode())
     done = in_process("setup", "marimo", "--write", "--file", str(file))
     assert done.returncode == 0, done.stderr
+    assert "sets external_agents" in done.stdout
     new = file.read_bytes().decode()
     assert is_within(old or "", new)
     assert tomllib.loads(new)["experimental"]["external_agents"] is True
