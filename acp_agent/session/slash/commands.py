@@ -329,6 +329,10 @@ _CHANGES = (
 )
 """Prints the changes in the session's folder, without running programs of the repository or of submodules."""
 
+_GIT_FAILED = 128
+_NO_COMMIT = "fatal: bad revision 'HEAD'"
+"""How git says that HEAD names no commit."""
+
 _HOW = """\
 Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
 missing tests. Read the code around it and what calls it before you judge; in this turn you can read and search, and
@@ -373,6 +377,8 @@ async def review_changes(toolset: Toolset) -> Review | str:
     if _is_clipped(looked):
         return _unseen("git's answer about its repository was too long")
     result = await _run(toolset, _CHANGES)
+    if _exit_code(result) == _GIT_FAILED and _NO_COMMIT in result.text:
+        return _unseen("the repository has no commit yet")
     if problem := _problem(result):
         return _unseen(problem)
     if not _stdout(result):

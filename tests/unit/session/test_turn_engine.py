@@ -376,14 +376,14 @@ def ran(stdout: str, code: int = 0) -> ToolResult:
     return ToolResult(stdout, envelope={"stdout": stdout, "exit_code": code})
 
 
-def in_a_repository(changes: str) -> Callable[[ToolCall], ToolResult]:
+def in_a_repository(changes: str, code: int = 0) -> Callable[[ToolCall], ToolResult]:
     """A shell in an ordinary repository: what git says of it, and of what has changed."""
 
     def shell(call: ToolCall) -> ToolResult:
         command = str((call.arguments or {})["command"])
         if "rev-parse" in command:
             return ran("true\n/work\n/work/.git\nworktree /work\nHEAD 0\n")
-        return ran("" if command.startswith("find ") else changes)
+        return ran("") if command.startswith("find ") else ran(changes, code)
 
     return shell
 
@@ -429,6 +429,7 @@ async def test_a_review_takes_nothing_but_a_plain_path(path: str):
     [
         (in_a_repository(""), "There are no uncommitted changes."),
         (ran("fatal: not a git repository", 128), "cannot be seen: git exited with code 128"),
+        (in_a_repository("fatal: bad revision 'HEAD'", 128), "cannot be seen: the repository has no commit yet"),
         (
             ToolResult.failed(ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "'bash' is not available in ask mode")),
             "cannot be seen: 'bash' is not available in ask mode",
