@@ -517,7 +517,8 @@ class SessionHandoff:
         if definition.model:
             await self._check_model(definition)
         self.put(definition.name)
-        return f"The session goes on as `{definition.name}`: {definition.offered.description}. `/handoff back` ends it."
+        what = definition.offered.description.rstrip(".")
+        return f"The session goes on as `{definition.name}`: {what}. `/handoff back` ends it."
 
     def put(self, name: str) -> None:
         """Hand over to an agent without checking its model. An empty name stands for the session's own agent."""

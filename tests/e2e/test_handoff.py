@@ -57,7 +57,7 @@ async def test_the_user_hands_over_to_one_that_only_reads_and_takes_the_session_
     told = messages(editor)
     assert "Agent: explore (`/handoff back` ends it)" in told
     assert "explore hands back" in told
-    assert "there is no agent nobody" in told
+    assert "there is no agent nobody. Agents: " in told
 
 
 async def test_a_load_goes_on_under_the_same_agent_and_one_that_is_gone_gives_no_rights_back(tmp_path: Path):

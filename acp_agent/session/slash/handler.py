@@ -13,7 +13,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents
-from acp_agent.core.errors import AgentError, StoreUnavailable
+from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError
 from acp_agent.core.events import EventSink, OfferedCommand, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
@@ -38,7 +38,7 @@ from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
-from acp_agent.text import defanged
+from acp_agent.text import counted, defanged
 from acp_agent.tools.agent import handoff_prompt, listing
 
 if TYPE_CHECKING:
@@ -205,11 +205,15 @@ class SlashCommandHandler:
         return await self._delegate("evaluate", arguments, f"sub-agents do and judge this: {text}")
 
     async def handoff(self, text: str) -> str | Expansion:
-        """Go on under another definition. Return the message, or the user's words for the model. Raises ToolError."""
+        """Go on under another definition. Return the message, or the user's words for the model."""
         name, *rest = text.split(maxsplit=1) or [""]
         if not name:
             return "\n\n".join((*self._needs.handoff.status(), HANDOFF_USAGE))
-        told, words = await self._needs.handoff.to(name), "".join(rest).strip()
+        words = "".join(rest).strip()
+        try:
+            told = await self._needs.handoff.to(name)
+        except ToolError as error:
+            return ". ".join(filter(None, (str(error), error.failure.suggestion)))
         return Expansion(handoff_prompt(self._needs.handoff.name, words)) if words else told
 
     async def schedule(self, text: str) -> str | Expansion:
@@ -496,7 +500,7 @@ class SlashCommandHandler:
         if text == "refresh" and provider:
             count = await self._needs.refresh_models(provider)
             self._session.options_chosen()
-            return f"{provider} offers {count} models.\n\n{models.listed(options)}"
+            return f"{provider} offers {counted(count, 'model')}.\n\n{models.listed(options)}"
         if not text:
             return (
                 f"{models.listed(options)}\n\n`/model ID`, or some words of it, chooses; `/model refresh` asks again."

@@ -123,7 +123,7 @@ async def test_a_session_goes_on_under_a_definition_until_it_is_handed_back(tmp_
     handoff, session, asked = made(configured(tmp_path, "[agents]\nenabled = true\n"))
     assert await handoff.to("back") == "Nothing was handed over."
     told = await handoff.to("SCOUT")
-    assert told == "The session goes on as `Scout`: Looks around.. `/handoff back` ends it."
+    assert told == "The session goes on as `Scout`: Looks around. `/handoff back` ends it."
     assert asked == ["Scout"]
     assert handoff.name == session.options.agent == "Scout"
     assert session.narrowed[-1] == (Mode.ASK, True)
