@@ -200,9 +200,10 @@ class SessionSchedule:
         return ScheduledPrompt(0, words, clean, due, bool(skips), by_model, now)
 
     def _unknown(self, which: str, prompts: Sequence[ScheduledPrompt]) -> ToolError:
+        if not prompts:
+            return _wrong("Nothing is scheduled in this session.")
         numbers = ", ".join(str(each.number) for each in prompts)
-        expected = f"one of {numbers}" if numbers else "that something is scheduled"
-        return _wrong(f'number = "{which[:20]}" (expected {expected})', "`/schedule` lists them.")
+        return _wrong(f'number = "{which[:20]}" (expected one of {numbers})', "`/schedule` lists them.")
 
     # -------------------------------------------------------------------------------------- telling
 
@@ -211,7 +212,8 @@ class SessionSchedule:
         short = words if len(words) <= _LINE else f"{words[:_LINE]}…"
         extras = [", skipped if missed" if each.skips_missed else "", ", made by the model" if each.by_model else ""]
         following = "it runs now" if each.firing and each.due is None else f"next {self._told(each.due)}"
-        return f"{each.number}. **{each.words}**{''.join(extras)}: {short} ({following})"
+        when = f"`{each.words}`" if "*" in each.words else f"**{each.words}**"
+        return f"{each.number}. {when}{''.join(extras)}: {short} ({following})"
 
     def _trouble(self) -> Sequence[str]:
         """Return a line with the reason if prompts do not fire by themselves in this session."""

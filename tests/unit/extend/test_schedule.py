@@ -293,6 +293,10 @@ async def test_each_refusal_names_the_key_the_value_and_what_was_expected(tmp_pa
 async def test_the_list_says_when_in_local_time_and_hides_secrets(tmp_path: Path):
     async with scheduled(tmp_path) as its:
         assert (await its.schedule.command("")).startswith("Nothing is scheduled in this session.\n\nUsage: ")
+        with pytest.raises(ToolError, match=r"^Nothing is scheduled in this session\.$"):
+            await its.schedule.command("cancel 2")
+        assert (await its.schedule.command("0 9 * * 1-5: x")).startswith("Scheduled: 1. `0 9 * * 1-5`: x ")
+        await its.schedule.command("cancel 1")
         told = await its.schedule.command("every weekday at 9, skip if missed: push with ghp_fake\nand tell me")
         assert told == (
             "Scheduled: 1. **every weekday at 9**, skipped if missed: push with *** and tell me "
