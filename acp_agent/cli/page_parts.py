@@ -33,6 +33,7 @@ from acp_agent.core.events import ToolStarted
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
+from acp_agent.text import counted
 
 _URL = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)  # only ASCII, which excludes lookalike letters
 _BARE = re.compile(r"<?(https?://[^\s<>\"'`*|\[\]()]{1,2000}(?<![.,;:!?]))>?")
@@ -175,7 +176,7 @@ def diff_html(diff: Diff) -> str:
         else:
             more += 1
     if more:
-        rows.append(f'<tr class="omitted"><td></td><td>… {more:,} more lines</td></tr>')
+        rows.append(f'<tr class="omitted"><td></td><td>… {counted(more, "more line")}</td></tr>')
     added, removed = counts[LineChange.ADDED], counts[LineChange.REMOVED]
     new = '<span class="badge">new file</span>' if diff.old_text is None else ""
     return (

@@ -287,7 +287,7 @@ class Screen:
         """Draw the beginning and the end of a text."""
         if len(lines) > _SHOWN_LINES:
             half = _SHOWN_LINES // 2
-            lines = [*lines[:half], f"… {len(lines) - 2 * half} more lines", *lines[-half:]]
+            lines = [*lines[:half], f"… {counted(len(lines) - 2 * half, 'more line')}", *lines[-half:]]
         for line in lines:
             self._bar(line)
 
