@@ -186,7 +186,7 @@ class SessionSchedule:
         """Return a new prompt, without a number. Raises ToolError."""
         settings, now = self._settings(), self._clock()
         if not settings.enabled:
-            raise _wrong("scheduler.enabled = false (expected true)", "The user can change it.")
+            raise _wrong("Scheduled prompts are switched off (scheduler.enabled)", "The user can change it.")
         words, skips = _SKIPS.subn("", " ".join(when.split()))
         try:
             timing = understood(words, now, zone_of(settings.timezone))

@@ -284,7 +284,7 @@ async def test_each_refusal_names_the_key_the_value_and_what_was_expected(tmp_pa
         assert "scheduler.max_entries = 3 (expected fewer" in await refused("at 9: tests")
         assert 'number = "7" (expected one of 1, 2, 3)' in await refused("cancel 7")
         its.settings = SchedulerSettings(enabled=False)
-        assert "scheduler.enabled = false (expected true)" in await refused("at 9: tests")
+        assert "Scheduled prompts are switched off (scheduler.enabled)" in await refused("at 9: tests")
         its.at(9)
         await its.schedule.step()
         assert its.session.prompts == []
