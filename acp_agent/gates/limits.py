@@ -74,10 +74,12 @@ class Quota:
         admitted = self.admits(call)
         if admitted and call.origin is not CallOrigin.USER:
             batches, calls = self._used
-            self._used = (
-                batches + _is_new(call.batch or call.id, self._batches),
-                calls + _is_new(call.id, self._calls),
-            )
+            batch = call.batch or call.id
+            self._used = batches + (batch not in self._batches), calls + (call.id not in self._calls)
+            for known, key in ((self._batches, batch), (self._calls, call.id)):
+                known[key] = None
+                if len(known) > _REMEMBERED:
+                    del known[next(iter(known))]
         return admitted
 
     def reset(self) -> None:
@@ -85,16 +87,6 @@ class Quota:
         self._batches.clear()
         self._calls.clear()
         self._used = (0, 0)
-
-
-def _is_new(key: str, known: dict[str, None]) -> bool:
-    """Return whether an id is new, and remember it. The oldest one is forgotten if there are too many."""
-    if key in known:
-        return False
-    known[key] = None
-    if len(known) > _REMEMBERED:
-        del known[next(iter(known))]
-    return True
 
 
 class QuotaGate(Gate):

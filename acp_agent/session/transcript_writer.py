@@ -61,13 +61,6 @@ class _Pieces:
     def add(self, text: str) -> None:
         self.texts.append(text)
 
-    def news(self) -> str:
-        """Return the whole text if pieces were added since the last call; else ""."""
-        if len(self.texts) == self.looked_through:
-            return ""
-        self.looked_through = len(self.texts)
-        return "".join(self.texts)
-
 
 class TranscriptWriter:
     """The writer of one session.
@@ -195,11 +188,13 @@ class TranscriptWriter:
         If more pieces follow, the message is redacted again. The written message replaces all its pieces.
         """
         for message in self._messages.values():
-            if text := message.news():
-                short = len(text) <= _SHORT
-                clean = self._redact(text) if short else await to_thread.run_sync(self._redact, text)
-                if clean != text:
-                    self.note(Change(replacements=(replace(message.first, text=clean),)))
+            if len(message.texts) == message.looked_through:
+                continue
+            message.looked_through, text = len(message.texts), "".join(message.texts)
+            short = len(text) <= _SHORT
+            clean = self._redact(text) if short else await to_thread.run_sync(self._redact, text)
+            if clean != text:
+                self.note(Change(replacements=(replace(message.first, text=clean),)))
 
     async def _write_batch(
         self, told: Sequence[TranscriptEvent], care: Care | None, patience: float | None, *, last: bool
