@@ -144,9 +144,11 @@ def _next_bytes(pipe: int, until: float) -> bytes:
 
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
     """Wait for the end of a process. Return False if it does not come in time."""
-    with suppress(subprocess.TimeoutExpired):
+    try:
         process.wait(_NEEDED)
-    return process.returncode is not None
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 class SessionNetwork:
