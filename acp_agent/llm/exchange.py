@@ -102,7 +102,7 @@ def _failure(
     provider, model = endpoint.provider, endpoint.model
     told = f"{status}: {detail}" if detail else str(status)
     evidence = f"{error_type} {detail}"
-    when = "" if retry_after is None else f"; it asks to wait {round(retry_after, 1):.15g} s"
+    when = "" if retry_after is None else f"; it asks to wait {round(retry_after, 2):.15g} s"
     kind = ProviderErrorKind.INVALID_REQUEST
     message = f"{provider} refused the request ({told}): if this happens again, start a new session"
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(evidence)):
