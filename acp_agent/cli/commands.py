@@ -391,8 +391,8 @@ def _open_missing_streams() -> None:
 
 
 def _allow_any_character() -> None:
-    """Let the standard streams replace characters that they lack, such as ✔ in an old terminal."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    """Let stdin and stdout replace characters that they lack, such as ✔ in an old terminal; stderr escapes them."""
+    for stream in (sys.stdin, sys.stdout):
         reconfigure = getattr(stream, "reconfigure", None)
         if callable(reconfigure):
             reconfigure(errors="replace")

@@ -20,7 +20,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelText, ModelThought
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint, as_object, as_text, read_object, write
+from acp_agent.llm.endpoint import ModelEndpoint, as_list, as_object, as_text, read_object, write
 from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
 from acp_agent.text import lazy_regex
 
@@ -142,10 +142,10 @@ def _status_in(error: JsonObject) -> int | None:
 
 
 def _detail(body: bytes) -> tuple[str, str]:
-    """Return the error type and the message of an answer.
+    """Return the error type and the message of an answer: the whole text if it is not JSON.
 
-    The message is the whole text if it is not JSON, or has another form than those that are known. FastAPI, for
-    example, puts a list of faults in place of a message.
+    FastAPI and Mistral put a list of faults in place of a message. The `input` of a fault is left out, since it repeats
+    the request.
     """
     text = body.decode("utf-8", "replace").strip()
     try:
@@ -156,7 +156,15 @@ def _detail(body: bytes) -> tuple[str, str]:
     inner = as_object(error)
     names = (as_text(inner.get("type")), as_text(inner.get("code")))
     detail = as_text(inner.get("message")) or as_text(error) or as_text(document.get("message"))
-    return " ".join(filter(None, names)), detail or (text if document else "")
+    lists = error, document.get("errors"), as_object(document.get("message")).get("detail")
+    faults = "; ".join(filter(None, (_fault(each) for found in lists for each in as_list(found))))
+    return " ".join(filter(None, names)), detail or faults
+
+
+def _fault(found: Json) -> str:
+    """Return a fault of FastAPI's list as text: `body.top_k: Extra inputs are not permitted`."""
+    place = ".".join(str(step) for step in as_list(as_object(found).get("loc")) if isinstance(step, str | int))
+    return ": ".join(filter(None, (place, as_text(as_object(found).get("msg")))))
 
 
 def _cleaned(text: str, endpoint: ModelEndpoint) -> str:

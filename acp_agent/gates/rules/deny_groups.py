@@ -214,7 +214,7 @@ def _codes(command: Command) -> list[str]:
 def _is_below(word: str, patterns: tuple[str, ...]) -> bool:
     """Return whether one of the globs names a path or a folder above it."""
     names, absolute = _names(posixpath.normpath(word)), word.startswith("/")
-    for wanted in map(_names, patterns):
+    for wanted in map(_names_of_pattern, patterns):
         if wanted[0] != "**":
             if absolute and _begins(names, wanted):
                 return True
@@ -225,9 +225,11 @@ def _is_below(word: str, patterns: tuple[str, ...]) -> bool:
     return False
 
 
-@lru_cache(1024)
 def _names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name)
+
+
+_names_of_pattern = lru_cache(1024)(_names)  # not of words, which may be long
 
 
 def _begins(names: Sequence[str], wanted: Sequence[str]) -> bool:

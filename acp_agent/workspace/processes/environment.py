@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -204,7 +205,7 @@ def _remove(path: str, fd: int) -> bool:
             try:
                 shutil.rmtree(path)
             except PermissionError:  # a command has closed a folder, as Go does in its cache of modules
-                _open_folders(path)
+                _open_folders(fd)
                 shutil.rmtree(path)
             return True
         for name in os.listdir(fd):
@@ -214,9 +215,18 @@ def _remove(path: str, fd: int) -> bool:
     return False
 
 
-def _open_folders(path: str) -> None:
-    """Let this user list and change all folders below a path. Links are not followed."""
-    for above, names, _ in os.walk(path):  # a folder is listed after its mode was changed
-        for inner in (os.path.join(above, name) for name in names):
-            if not os.path.islink(inner):
-                os.chmod(inner, stat.S_IRWXU)
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _open_folders(fd: int) -> None:
+    """Let this user list and change all folders below an open one. No link is followed. Raises OSError."""
+    for name in os.listdir(fd):
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
+            continue
+        if sys.platform == "linux":
+            with holding(os.open(name, os.O_PATH | _FOLDER, dir_fd=fd)) as place:
+                os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
+        else:
+            os.chmod(name, stat.S_IRWXU, dir_fd=fd, follow_symlinks=False)
+        with holding(os.open(name, os.O_RDONLY | _FOLDER, dir_fd=fd)) as inner:
+            _open_folders(inner)

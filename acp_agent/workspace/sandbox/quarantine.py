@@ -92,8 +92,8 @@ class Quarantine:
                     yield path
 
     def _note_closed(self, path: str) -> None:
-        """Note a folder that cannot be listed. After the command, make it one that can be, if it could be before."""
-        if os.access(path, os.R_OK) or not os.path.isdir(path) or os.path.islink(path):
+        """Note a folder that cannot be listed and entered. After the command, open it again if it was open before."""
+        if os.access(path, os.R_OK | os.X_OK) or not os.path.isdir(path) or os.path.islink(path):
             return
         if not self._opens:
             self._closed.add(path)

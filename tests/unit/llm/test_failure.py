@@ -105,6 +105,14 @@ def test_a_list_of_faults_is_told_and_names_what_the_server_does_not_take(body: 
     assert quirk_in(failure) is OpenAIQuirk.NO_STREAM_OPTIONS
 
 
+def test_the_users_words_in_a_list_of_faults_are_neither_told_nor_taken_for_the_reason() -> None:
+    fault = {"loc": ["body", "messages", 0], "msg": "Field required", "input": "explain the context window and billing"}
+    failure = http_failure(ENDPOINT, 422, {}, json.dumps({"detail": [fault]}).encode())
+    assert failure.kind is ProviderErrorKind.INVALID_REQUEST
+    assert "body.messages.0: Field required" in str(failure)
+    assert "billing" not in str(failure)
+
+
 def test_an_empty_object_adds_nothing_to_the_status() -> None:
     assert "(422)" in str(http_failure(ENDPOINT, 422, {}, b"{}"))
 

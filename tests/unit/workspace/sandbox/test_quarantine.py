@@ -114,6 +114,10 @@ PLANTED = {
     "a file in a folder where nothing can be renamed": ("mkdir a && echo x > a/.envrc && chmod 555 a", ["a/.envrc"]),
     "a file in the folder of the session, where nothing can be renamed": ("echo x > .envrc && chmod 555 .", [".envrc"]),
     "a file in a folder that cannot be listed": ("mkdir a && echo x > a/.envrc && chmod 111 a", ["a/.envrc"]),
+    "hooks in a repository that cannot be entered": (
+        "git init -q && echo x > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && chmod 444 .git",
+        [".git/hooks/pre-commit"],
+    ),
     "a file in the folder of the session, which cannot be listed": ("echo x > .envrc && chmod 111 .", [".envrc"]),
     "hooks that cannot be listed": (
         "git init -q && echo x > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && chmod 311 .git/hooks",
