@@ -337,7 +337,8 @@ class McpCatalogue:
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Parse a call. The tools of a lost server are still known, but their calls fail. Raises ToolError."""
-        return await self._servers.understand(call) or await self._registry.understand(call, files)
+        served = await self._servers.understand(call) if self._servers.served else None
+        return served or await self._registry.understand(call, files)
 
 
 async def _run(connection: RunningConnection) -> None:

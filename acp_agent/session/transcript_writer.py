@@ -79,6 +79,7 @@ class TranscriptWriter:
         self._weight = 0
         self._messages: dict[type, _Pieces] = {}  # the last answer and the last thought; both may be unfinished
         self._telling: type | None = None  # the type of the last event
+        self._has_news = False  # whether pieces were added since the messages were redacted
         self._written = Change()  # the result of `state` at the last write
         self._lock = anyio.Lock(fast_acquire=True)
         self._writing: anyio.CancelScope | None = None
@@ -171,7 +172,7 @@ class TranscriptWriter:
         More pieces may follow that event: a thought may interrupt an answer, and so may a call of a sub-agent.
         """
         kind = type(event)
-        if kind is not self._telling:
+        if kind is not self._telling and self._has_news:
             await self._redact_messages()
         self._telling = kind
         if not isinstance(event, TextDelta | ThoughtDelta):
@@ -181,6 +182,7 @@ class TranscriptWriter:
             await self._redact_messages()
             message = self._messages[kind] = _Pieces(event)
         message.add(event.text)
+        self._has_news = True
 
     async def _redact_messages(self) -> None:
         """Redact whole messages, because a secret may be spread over several pieces.
@@ -195,6 +197,7 @@ class TranscriptWriter:
             clean = self._redact(text) if short else await to_thread.run_sync(self._redact, text)
             if clean != text:
                 self.note(Change(replacements=(replace(message.first, text=clean),)))
+        self._has_news = False
 
     async def _write_batch(
         self, told: Sequence[TranscriptEvent], care: Care | None, patience: float | None, *, last: bool
