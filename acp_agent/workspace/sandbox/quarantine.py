@@ -84,8 +84,9 @@ class Quarantine:
             if folder in self._linked:
                 continue
             self._note_closed(folder)
-            for path, is_git in upper_entries(folder):
-                self._note_closed(path)  # before `upper_entries` lists it
+            for path, is_folder, is_git in upper_entries(folder):
+                if is_folder:
+                    self._note_closed(path)  # before `upper_entries` lists it
                 if is_git:
                     yield from _single(obeyed_by_git(path))
                 elif self._protects(path):

@@ -237,7 +237,7 @@ class WallRules:
         frozen: list[str] = []
         unreadable: list[str] = []
         for folder in folders:
-            for path, is_git in upper_entries(folder):
+            for path, _, is_git in upper_entries(folder):
                 if is_git:
                     frozen += obeyed_by_git(path)
                 elif self.protects(path):
@@ -329,8 +329,8 @@ def folders_above(path: str) -> Iterator[str]:
         yield path
 
 
-def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
-    """Yield the entries of the upper levels of a folder, and whether each is the folder of a git repository.
+def upper_entries(root: str) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the entries of the upper levels of a folder: the path, whether it is a folder, and whether it is git's.
 
     Most protected files are at the top level, or have a name with a leading dot. So these come first, up to 20,000, and
     of all others 1,000. In a folder of the upper levels that is reached after the 1,000, nothing is looked for.
@@ -353,7 +353,7 @@ def upper_entries(root: str) -> Iterator[tuple[str, bool]]:
                 if dotted_left < 0:
                     return
                 is_git = is_folder and name == ".git"
-                yield path, is_git
+                yield path, is_folder, is_git
                 if is_folder and not is_git and name not in _UNSEARCHED:
                     below.append(path)
         level = below

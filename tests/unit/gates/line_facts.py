@@ -315,6 +315,6 @@ def read() -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        sessions = Sessions(Path(folder) / "work")
+        sessions = Sessions(Path(folder) / "project")
         lines = [line for text in read() for line in (text.replace("\n", LINE_END), *facts(text, sessions))]
     FILE.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
