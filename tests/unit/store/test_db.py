@@ -767,7 +767,7 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_made(path, wrong):
         case "header":
             zero(path, 0, 100)
         case "middle":
-            zero(path, 8 * 4096, 40 * 4096)
+            zero(path, 60 * 4096, 90 * 4096)
         case "truncated":
             os.truncate(path, path.stat().st_size // 2)
         case _:
@@ -791,7 +791,7 @@ async def test_the_log_goes_with_the_damaged_file_and_is_not_believed_by_the_new
     await filled(path)
     with closing(others(path)) as other:
         other.execute("INSERT INTO conversations (id, created_at) VALUES ('in the log', 0)")
-        zero(path, 8 * 4096, 40 * 4096)
+        zero(path, 60 * 4096, 90 * 4096)
         async with opened(path) as database:
             assert await database.read(CONVERSATIONS) == []
             await database.write(add("new"))
@@ -818,7 +818,7 @@ async def test_damage_met_while_running_is_an_error_and_then_a_new_file(path):
     warnings: list[str] = []
     async with opened(path, warnings) as database:
         await database.write(query("SELECT 1"))
-        zero(path, 8 * 4096, 40 * 4096)
+        zero(path, 60 * 4096, 90 * 4096)
         with pytest.raises(StoreUnavailable, match="it is damaged"):
             await database.read(query("SELECT sum(length(id)) FROM conversations NOT INDEXED"))
         assert await database.read(CONVERSATIONS) == []
@@ -829,7 +829,7 @@ async def test_damage_met_while_running_is_an_error_and_then_a_new_file(path):
 
 async def test_a_large_file_is_looked_through_only_when_a_statement_met_damage(path):
     await filled(path)
-    zero(path, 8 * 4096, 40 * 4096)
+    zero(path, 60 * 4096, 90 * 4096)
     os.truncate(path, db_opening.CHECKED_BYTES + 1)  # sparse; SQLite goes by the number of pages in its header
     warnings: list[str] = []
     async with opened(path, warnings) as database:
