@@ -18,7 +18,7 @@ _KB = 1024
 _MOST_NAMED = 3
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
-_ONLY_UTF_8 = "[files in other encodings than UTF-8 match such characters only if path names the file]"
+_NOT_AS_WINDOWS = "[files in Windows-1252 match such characters only if path names the file]"
 
 
 class GrepParams(Params):
@@ -88,7 +88,8 @@ class Grep(Tool[GrepParams]):
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
         if not found.files:
-            lines = iter((f"No matches for: {params.pattern}", *(() if params.pattern.isascii() else (_ONLY_UTF_8,))))
+            in_windows = params.pattern.encode("cp1252", "ignore")
+            lines = iter((f"No matches for: {params.pattern}", *(() if in_windows.isascii() else (_NOT_AS_WINDOWS,))))
         elif params.count:
             lines = _counts(found, base, params.offset, limit)
         elif params.files_only:

@@ -36,9 +36,11 @@ _FLAGS = (
 _MOST_THREADS = 4  # each has its own caches, and the memory of all is limited
 _ORDERED = ("--sort=path",)
 _UNORDERED = (f"--threads={min(os.cpu_count() or 1, _MOST_THREADS)}", "--stats")
+BY_MARK = "--encoding=auto"
+"""UTF-16 or UTF-8 with a byte order mark, which is then no part of the text; else bytes as they are."""
 _SEARCH_FLAGS = (
     "--no-mmap",
-    "--encoding=none",
+    BY_MARK,
     "--crlf",
     "--with-filename",
     "--no-heading",
@@ -231,7 +233,6 @@ _SPELLING = re.compile(
     | \\(?P<angle> [<>] )
     | (?P<escape> \\. )
     | (?P<opening> \[\^?\]? )(?P<members> (?: \[:\^?\w+:\] | \\. | [^\]\\] )* )\]
-    | (?P<start> \^ )
     | (?P<brace> [{}] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -239,7 +240,7 @@ _SPELLING = re.compile(
 
 
 def respelled(pattern: str) -> str:
-    """Return an RE2 pattern as ripgrep's engine reads it: braces, sets and quotes mean the same, `^` skips a BOM."""
+    """Return an RE2 pattern as ripgrep's engine reads it: braces, sets and quotes mean the same."""
     return _SPELLING.sub(_respelled, pattern)
 
 
@@ -252,8 +253,6 @@ def _respelled(token: re.Match[str]) -> str:
         case "members":
             members = _SET.sub(lambda part: part[0] if part[0][0] == "\\" else rf"\{part[0]}", token["members"])
             return f"{token['opening']}{members}]"
-        case "start":
-            return r"(?:^\x{feff}?)"
         case "brace":
             return rf"\{token[0]}"
         case _:

@@ -25,9 +25,18 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex, Regex, compiled
 from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
-from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
+from acp_agent.workspace.ripgrep import BY_MARK, FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
 from acp_agent.workspace.roots import FileOpener, Place, Roots
-from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, decode_line, is_binary
+from acp_agent.workspace.text_files import (
+    BOM,
+    MOST_COMPARED,
+    UTF_16_BOMS,
+    binary_error,
+    decode_line,
+    decode_text,
+    is_binary,
+    read_bounded,
+)
 from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
@@ -113,14 +122,14 @@ def _encoding(fd: int, given: str) -> str:
     decoder, is_utf_8 = getincrementaldecoder("utf-8")(), True
     with errors_about(given):
         if os.pread(fd, 2, 0) in UTF_16_BOMS:
-            return "--encoding=auto"
+            return BY_MARK
         while chunk := os.read(fd, _BLOCK):
             check_cancelled()
             if is_binary(chunk):
                 raise binary_error(given)
             is_utf_8 = is_utf_8 and _decodes(decoder, chunk)
         os.lseek(fd, 0, os.SEEK_SET)
-    return "--encoding=none" if is_utf_8 and _decodes(decoder, b"", final=True) else "--encoding=windows-1252"
+    return BY_MARK if is_utf_8 and _decodes(decoder, b"", final=True) else "--encoding=windows-1252"
 
 
 def _decodes(decoder: IncrementalDecoder, chunk: bytes, *, final: bool = False) -> bool:
@@ -387,8 +396,7 @@ class _Lines:
         if not self._query.limit:
             self._counts.append((absolute, len(matched)))
         for line in shown:
-            text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
-            self._found.append(GrepMatch(absolute, line.number, decode_line(text), line.matched))
+            self._found.append(GrepMatch(absolute, line.number, decode_line(line.text), line.matched))
 
     def _with_context(self, lines: list[FoundLine], wanted: set[int]) -> list[FoundLine]:
         before, after = self._query.around()
@@ -397,19 +405,20 @@ class _Lines:
 
 
 def _are_in_file(opener: FileOpener, path: str, lines: Sequence[FoundLine]) -> bool:
-    """Return whether the file below the root has these lines where ripgrep saw them."""
+    """Return whether the file below the root has these lines where ripgrep saw them: without its byte order mark."""
     try:
         fd = opener.open(path)
     except OSError:
         return False
     try:
-        for line in lines:
-            if os.pread(fd, len(line.text), line.offset) != line.text:
-                return False
-    except OSError:
+        mark = os.pread(fd, len(BOM), 0)
+        if mark.startswith(UTF_16_BOMS):
+            text = decode_text(read_bounded(fd, MOST_COMPARED, path), path).encode()
+            return all(text.startswith(line.text, line.offset) for line in lines)
+        start = len(BOM) if mark == BOM else 0
+        return all(os.pread(fd, len(line.text), start + line.offset) == line.text for line in lines)
+    except (OSError, ToolError):
         return False
-    else:
-        return True
     finally:
         os.close(fd)
 

@@ -252,6 +252,22 @@ async def test_a_named_file_is_searched_in_its_encoding(files: LocalFileSystem, 
     assert await lines(files, "^für 5 €$", "words") == [(2, "für 5 €")]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+async def test_a_folder_is_searched_in_the_encoding_that_the_mark_of_a_file_says(
+    files: LocalFileSystem, project: Path, encoding: str
+):
+    mark = "" if encoding == "utf-8-sig" else "\ufeff"
+    (project / "words").write_bytes(f"{mark}für\r\nzwei\r\nfür 5 €\r\n".encode(encoding))
+    assert await lines(files, "^für") == [(1, "für"), (3, "für 5 €")]
+    assert await lines(files, "zwei$") == [(2, "zwei")]
+
+
+async def test_a_file_in_utf_16_that_cannot_be_read_is_left_out_of_a_folder(files: LocalFileSystem, project: Path):
+    (project / "half").write_bytes("\ufeffneedle".encode("utf-16-le") + "\ud800".encode("utf-16-le", "surrogatepass"))
+    (project / "nul").write_bytes("\ufeffneedle\0".encode("utf-16-le"))
+    assert await lines(files, "needle") == []
+
+
 async def test_a_named_directory_is_searched_even_when_ignored_or_skipped(files: LocalFileSystem, project: Path):
     (project / ".gitignore").write_text("out/\n")
     for folder in ("out", "node_modules", ".hidden"):
