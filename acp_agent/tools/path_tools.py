@@ -20,6 +20,7 @@ from acp_agent.workspace.seen_files import SeenFiles
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
 _WORDS = {EntryKind.DIRECTORY: "directory", EntryKind.SYMLINK: "link", EntryKind.OTHER: "special file"}
 _MOST_COUNTED = 1000
+_NOT_UTF_8 = "[\ufffd stands for bytes that are not UTF-8: only commands open such an entry, and searches leave it out]"
 
 
 class ListDirectoryParams(Params):
@@ -58,6 +59,8 @@ class ListDirectory(Tool[ListDirectoryParams]):
         lines = [f"[{entry.kind}] {visible(entry.name)}" for entry in ordered[: self._max_entries]]
         if len(ordered) > len(lines):
             lines.append(f"[{len(ordered) - len(lines)} more: the first {len(lines)} are shown]")
+        if any("\ufffd" in line for line in lines):
+            lines.append(_NOT_UTF_8)
         return ToolResult("\n".join(lines))
 
 

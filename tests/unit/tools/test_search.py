@@ -306,6 +306,15 @@ async def test_context_has_bounds(context: object):
         await Workbench(TREE).run("grep", pattern="x", context=context)
 
 
+async def test_a_listing_says_why_a_name_that_is_not_utf_8_cannot_be_opened():
+    bench = Workbench({"caf\ufffd": "x", "b": "x"})
+
+    assert (await bench.run("list_directory")).text == (
+        "[file] b\n[file] caf\ufffd\n"
+        "[\ufffd stands for bytes that are not UTF-8: only commands open such an entry, and searches leave it out]"
+    )
+
+
 async def test_no_match_says_which_pattern():
     assert (await Workbench(TREE).run("grep", pattern="nowhere")).text == "No matches for: nowhere"
     assert (await Workbench(TREE).run("grep", pattern="日")).text == "No matches for: 日"
