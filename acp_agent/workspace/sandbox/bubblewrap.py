@@ -217,6 +217,13 @@ class SessionNetwork:
             except (subprocess.SubprocessError, IndexError):
                 raise OSError("no proxy for `network_allow` could be made") from None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether something has killed the process that holds it, so that no command can enter it."""
+        end = select.poll()
+        end.register(self._pipes[1], 0)  # only its end counts
+        return bool(end.poll(0))
+
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""
         told, answers = self._pipes
@@ -289,6 +296,8 @@ class BubblewrapSandbox:
         """Return the words that build the walls. `filtering` is the descriptor of the filter of system calls."""
         enter: tuple[str, ...] = ()
         if walls.network is NetworkReach.SESSION:
+            if self._network is not None and self._network.is_lost:
+                self.close()
             self._network = self._network or SessionNetwork()
             enter = self._network.words
         words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
@@ -312,7 +321,7 @@ class BubblewrapSandbox:
         return _PROXY_VARIABLES | dict.fromkeys(_PROXY_NAMES, f"http://127.0.0.1:{self._proxy.port}")
 
     def close(self) -> None:
-        """End the session's network."""
+        """End the session's network. The next command that needs one makes another."""
         proxy, self._proxy = self._proxy, None
         if proxy is not None:
             proxy.close()

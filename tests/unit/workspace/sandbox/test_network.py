@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -224,6 +226,16 @@ async def test_an_empty_list_changes_nothing(tmp_path: Path):
     with sandbox.launch(["env"], str(tmp_path)) as launch:
         assert launch.variables == {}
     await anyio.to_thread.run_sync(sandbox.close)
+
+
+async def test_a_network_whose_process_was_killed_is_made_again(networked: Networked):
+    assert await networked.python(FETCH) == "b'page\\n'\n"
+    (holder,) = re.findall(r"--user=/proc/(\d+)/ns/user", networked.line())
+    ended = os.pidfd_open(int(holder))
+    os.kill(int(holder), signal.SIGKILL)
+    await anyio.wait_readable(ended)
+    os.close(ended)
+    assert await networked.python(FETCH) == "b'page\\n'\n"
 
 
 async def test_nothing_is_left_when_the_session_ends(networked: Networked):
