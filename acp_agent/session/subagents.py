@@ -511,8 +511,7 @@ class SessionHandoff:
             known = ", ".join(each.name for each in offered) or "none"
             raise ToolError(
                 ToolErrorCategory.INVALID_PARAMETERS,
-                f"there is no agent {visible(name[:_LONGEST_NAME])}",
-                f"Agents: {known}.",
+                f"there is no agent {visible(name[:_LONGEST_NAME])}. Agents: {known}",
             )
         if definition.model:
             await self._check_model(definition)

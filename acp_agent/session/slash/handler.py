@@ -13,7 +13,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.delegation import SubAgents
-from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError
+from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import EventSink, OfferedCommand, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.ports import Toolset
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _LISTED = 20  # notes
 _LONGEST = 300  # characters of a note in a list
 _OFF = "No notes are stored: memory is switched off (`memory.enabled`)."
+_NO_SKILLS = "Skills are switched off (`skills.enabled`)."
 _NO_AGENTS = "Sub-agents are switched off (`agents.enabled`)."
 _USAGE = "Usage: `/memory`, `/memory search WORDS` or `/memory delete ID`"
 
@@ -205,15 +206,12 @@ class SlashCommandHandler:
         return await self._delegate("evaluate", arguments, f"sub-agents do and judge this: {text}")
 
     async def handoff(self, text: str) -> str | Expansion:
-        """Go on under another definition. Return the message, or the user's words for the model."""
+        """Go on under another definition. Return the message, or the user's words for the model. Raises ToolError."""
         name, *rest = text.split(maxsplit=1) or [""]
         if not name:
             return "\n\n".join((*self._needs.handoff.status(), HANDOFF_USAGE))
         words = "".join(rest).strip()
-        try:
-            told = await self._needs.handoff.to(name)
-        except ToolError as error:
-            return ". ".join(filter(None, (str(error), error.failure.suggestion)))
+        told = await self._needs.handoff.to(name)
         return Expansion(handoff_prompt(self._needs.handoff.name, words)) if words else told
 
     async def schedule(self, text: str) -> str | Expansion:
@@ -349,7 +347,8 @@ class SlashCommandHandler:
             case CommandName.COST:
                 return _listed(self.cost(), "No model was asked yet.")
             case CommandName.SKILLS:
-                return self._needs.extensions.skills.described()
+                enabled = self._loaded().settings.skills.enabled
+                return self._needs.extensions.skills.described() if enabled else _NO_SKILLS
             case CommandName.AGENTS:
                 return self._agents()
             case CommandName.MCP:
@@ -520,7 +519,8 @@ class SlashCommandHandler:
                 f"- `{each}` ({title}): {told}{' ← now' if each is now else ''}"
                 for each, (title, told) in FREEDOMS.items()
             )
-            return "\n".join(("Modes:", "", *listed, "", "`/mode NAME` switches."))
+            usage = "`/mode NAME` switches; `/mode code` ends `architect` and `ask`."
+            return "\n".join(("Modes:", "", *listed, "", usage))
         before = replace(options)
         if not options.choose_freedom(name):
             return f"There is no mode `{name[:40]}`: expected one of {', '.join(Freedom)}."

@@ -109,6 +109,14 @@ def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Config
     assert desk.available() == ALWAYS | {CommandName.MEMORY, CommandName.POLICY, CommandName.SCHEDULE}
 
 
+async def test_skills_that_are_switched_off_are_told_so(configured: Configured):
+    files: Any = None
+    desk, *_ = configured()
+    assert "There are no skills." in str(await desk.run(CommandName.SKILLS, "", files))
+    desk, *_ = configured("[skills]\nenabled = false\n")
+    assert await desk.run(CommandName.SKILLS, "", files) == "Skills are switched off (`skills.enabled`)."
+
+
 # -------------------------------------------------------------------------------------- /mode, /model
 
 
@@ -116,6 +124,7 @@ async def test_a_mode_is_switched_for_the_next_prompt_and_told_when_it_is_anothe
     desk, fixed, *_ = configured()
     assert "`suggest` (Ask first): Asks before it edits files and runs commands ← now" in desk.mode("")
     assert "from the next prompt on" in desk.mode(" Ask ")
+    assert "`/mode code` ends" in desk.mode("")
     desk.mode("ask")
     assert "expected one of suggest, auto-edit, full-auto, architect, ask" in desk.mode("nonsense")
     assert [each.mode for each in fixed.chosen] == [Mode.ASK]

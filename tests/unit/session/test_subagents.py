@@ -152,13 +152,11 @@ async def test_nothing_changes_without_the_definition_or_its_model(tmp_path: Pat
         assert caught.value.failure.category is category
         assert told in caught.value.failure.message
         assert (handoff.name, session.narrowed) == ("", [])
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError, match=r"Agents: .*Scout"):
         await handoff.to("nobody")
-    assert "Scout" in caught.value.failure.suggestion
     off, session, _ = made(configured(tmp_path, "[agents]\nenabled = false\n"))
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError, match="Agents: none"):
         await off.to("scout")
-    assert caught.value.failure.suggestion == "Agents: none."
     session.options.agent = "scout"
     with pytest.raises(ToolError, match="which does not exist any more") as caught:
         off.settle()
