@@ -153,8 +153,8 @@ def _by_itself(facts: CallFacts, line: CommandFacts) -> str:
 
 def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
     """Return the patterns that allow the commands, or the commands that these start."""
-    assert isinstance(analysis, Plain)  # rules allow no text that cannot be parsed
-    texts = [canonical(each) for outer in analysis.commands for each in outer.walk()]
+    commands = analysis.commands if isinstance(analysis, Plain) else ()  # rules allow no text that cannot be parsed
+    texts = [canonical(each) for outer in commands for each in outer.walk()]
     matching = (next((rule for rule in rules if rule.matches_command(text)), None) for text in texts)
     return list(dict.fromkeys(rule.pattern for rule in matching if rule is not None and rule.action is Action.ALLOW))
 
