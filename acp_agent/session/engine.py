@@ -247,7 +247,7 @@ class TurnEngine:
 
     async def carry_out(self, due: DuePrompt) -> Answer:
         """Run one turn for a scheduled prompt. Its text is never a slash command and does not count as the user's."""
-        begun, failure = monotonic(), None
+        begun, failure = monotonic(), ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "ended by an error")
         self._begin(f"/{commands.CommandName.SCHEDULE}")  # the prompt's text does not count as typed
         try:
             await self._handler.prepare(ask=False)

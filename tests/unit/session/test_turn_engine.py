@@ -258,6 +258,19 @@ async def test_the_turn_of_a_scheduled_prompt_is_on_record_however_it_ends():
         assert talk.begun == ["/schedule"]
 
 
+async def test_the_turn_of_a_scheduled_prompt_that_a_bug_ends_is_no_success_on_record():
+    talk, recorded = Talk(), list[ToolResult]()
+
+    async def prepare(*, ask: bool) -> None:
+        raise RuntimeError(f"a bug: {ask}")
+
+    talk.desk.prepare = prepare
+    talk.desk.record = lambda call, result, _: recorded.append(result)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await talk.engine.carry_out(DuePrompt("d1", "/clear", "run the tests", "Scheduled.", {"id": 7}))
+    assert [result.failure and result.failure.message for result in recorded] == ["ended by an error"]
+
+
 ATTACHED = {"type": "resource", "resource": {"uri": "file:///a", "text": "1 = 2"}}
 AS_READ = '<resource uri="file:///a">\n1 = 2\n</resource>'
 
