@@ -116,6 +116,7 @@ class SessionSchedule:
         self._seen = clock()
         self._why: dict[tuple[int, int | None], str] = {}  # why each prompt that is due fires, by number and time
         self._reminded: set[tuple[int, int | None]] = set()
+        self._ended: tuple[ScheduledPrompt, str, bool] | None = None  # the last turn, until its end is stored
         self._watching = self._stopped = False
         self._changed = anyio.Event()
 
@@ -288,6 +289,7 @@ class SessionSchedule:
 
         Raises StoreUnavailable, RequestError.
         """
+        await self._settle()
         now = self._clock()
         prompts = [each for each in await self._stored.all() if each.due is not None and not each.firing]
         if now < self._seen - _SET_BACK:
@@ -351,14 +353,23 @@ class SessionSchedule:
         async def conclude(done: bool) -> None:  # noqa: FBT001 - a callback
             if not claimed:
                 return
+            self._ended = each, firing, done
             with anyio.move_on_after(_CLEAN_UP, shield=True):
-                if done:
-                    self._why.pop((each.number, each.due), None)
-                    await self._stored.settle(each.number, firing)
-                else:
-                    await self._stored.put_back(each.number, firing, each.due)
+                await self._settle()
 
         await self._session.carry_out(claim, conclude)
+
+    async def _settle(self) -> None:
+        """Store how the last turn ended, unless that is stored. Raises StoreUnavailable."""
+        if self._ended is None:
+            return
+        each, firing, done = self._ended
+        if done:
+            self._why.pop((each.number, each.due), None)
+            await self._stored.settle(each.number, firing)
+        else:
+            await self._stored.put_back(each.number, firing, each.due)
+        self._ended = None
 
     def _due(self, each: ScheduledPrompt, firing: str, following: int | None) -> DuePrompt:
         missed = self._why.get((each.number, each.due), "")

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_agent.config.call_settings import SchedulerSettings
-from acp_agent.core.errors import ToolError
+from acp_agent.core.errors import StoreUnavailable, ToolError
 from acp_agent.core.events import ToolFinished, ToolStarted, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.session_options import SessionOptions
@@ -123,6 +123,33 @@ async def test_prompts_fire_in_the_order_of_their_times_once_and_again(tmp_path:
         )
         assert told.text.startswith("[Scheduled prompt, every 10 minutes; the user made it, on Mon 23 Nov 2026, 08:15")
         assert told.text.endswith("\n\nlook")
+
+
+class LockedOnce(StoredSchedule):
+    """Cannot be written when the first turn ends."""
+
+    locked = True
+
+    async def settle(self, number: int, firing: str) -> None:
+        if self.locked:
+            self.locked = False
+            raise StoreUnavailable("the database is locked")
+        await super().settle(number, firing)
+
+
+async def test_a_prompt_fires_again_although_the_end_of_its_turn_could_not_be_stored_at_once(tmp_path: Path):
+    async with opened(tmp_path / "acp-agent.db") as database:
+        store = SessionStore(database)
+        await store.create(SessionRecord("s", "/work"), SessionOptions())
+        its = Scheduled(LockedOnce(database, "s"), store)
+        await its.schedule.command("every 10 minutes: look")
+        its.now += 10 * MINUTE
+        with pytest.raises(StoreUnavailable):
+            await its.run()
+        await its.run()
+        its.now += 10 * MINUTE
+        await its.run()
+        assert its.session.prompts == ["look", "look"]
 
 
 async def test_a_prompt_waits_for_the_running_turn_and_for_quiet_and_is_not_missed_by_that(tmp_path: Path):
