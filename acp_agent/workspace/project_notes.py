@@ -20,7 +20,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import errors_about
 from acp_agent.workspace.roots import Place, Roots
-from acp_agent.workspace.text_files import BOM, is_binary
+from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, is_binary
 
 HEAD = 64 * 1024
 """The bytes of a file that are read. Fewer are shown, so that no secret is cut in half before it is redacted."""
@@ -203,6 +203,8 @@ def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
     if not stat.S_ISREG(status.st_mode):
         raise Refused(f"{source}: is not a regular file")
     data = os.pread(fd, HEAD, 0).removeprefix(BOM)
+    if data.startswith(UTF_16_BOMS):
+        data = data.decode("utf-16", "replace").encode()
     if is_binary(data):
         raise Refused(f"{source}: is not text")
     more = status.st_size > HEAD

@@ -70,6 +70,13 @@ def test_a_blank_file_leaves_the_place_to_the_next(project, roots, blank):
     assert found(roots).troubles == ()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+def test_a_file_is_read_in_the_encoding_that_its_mark_says(project, roots, encoding):
+    mark = "" if encoding == "utf-8-sig" else "\ufeff"
+    (project / "AGENTS.md").write_bytes(f"{mark}Grüße\n".encode(encoding))
+    assert texts(roots) == ["Grüße\n"]
+
+
 def test_folders_above_count_up_to_the_repositorys_outermost_first(project):
     inner = project / "repo" / "packages" / "app"
     inner.mkdir(parents=True)
@@ -156,7 +163,7 @@ def test_a_socket_and_a_folder_are_left_out(project, roots, monkeypatch):
         assert len(found(roots).troubles) == 2
 
 
-@pytest.mark.parametrize("data", [b"\0", b"ELF\0\1\2", "text".encode("utf-16"), b"text\n" * 100 + b"\0"])
+@pytest.mark.parametrize("data", [b"\0", b"ELF\0\1\2", "a\0b".encode("utf-16"), b"text\n" * 100 + b"\0"])
 def test_what_is_no_text_is_left_out(project, roots, data):
     (project / "AGENTS.md").write_bytes(data)
     assert found(roots).files == ()
