@@ -23,6 +23,8 @@ from acp_agent.output.sanitize import Escapes, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
 """Line ends, also written as escapes, and the first and last line of a private key."""
+_ENDS = frozenset(("", "\n", "⏎", "\\n", "\\r"))
+"""Pieces without a secret. A long text has one after each line, and redacting it costs as much as redacting a line."""
 _DEEPEST = 100
 """The number of nested lists and objects that are shown. Deeper values are left out."""
 _PATIENCE = 0.5
@@ -154,7 +156,7 @@ class RedactedApprover:
         redact = self._redactor
 
         def words(text: str) -> str:
-            return "".join(map(redact, _BOUNDS.split(text)))
+            return "".join(piece if piece in _ENDS else redact(piece) for piece in _BOUNDS.split(text))
 
         return await self._approver.ask(
             replace(
