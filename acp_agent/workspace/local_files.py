@@ -37,6 +37,7 @@ from acp_agent.workspace.text_files import (
     UTF_16_BOMS,
     TextDigest,
     changed_error,
+    cut_line,
     decode_text,
     encode_like,
     encode_text,
@@ -55,7 +56,6 @@ _CHUNK = 256 * 1024  # stays in a processor's cache while it is read, searched a
 _SIZE_UNKNOWN = 32 * 1024 * 1024  # the most bytes read of a file that claims to be empty, as those of /proc do
 _AT_ONCE = 64 * 1024
 """The most bytes that are read without a thread."""
-_CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
 
 
 def read_lines(
@@ -191,13 +191,13 @@ class _Reading:
         for chunk in self._chunks(position):
             *ended, rest = chunk.split(b"\n", wanted - len(kept))
             for piece in ended:
-                kept.append(_cut(line + piece))
+                kept.append(cut_line(line + piece, LONGEST_LINE))
                 size, line = size + len(kept[-1]), b""
                 if len(kept) == wanted or size >= MOST_KEPT:
                     return kept
             if len(line) <= LONGEST_LINE:
                 line += rest
-        return [*kept, _cut(line)] if line else kept
+        return [*kept, cut_line(line, LONGEST_LINE)] if line else kept
 
     def _chunks(self, position: int) -> Iterator[bytes]:
         end = self.size or _SIZE_UNKNOWN
@@ -205,15 +205,6 @@ class _Reading:
             self.check()
             yield chunk
             position += len(chunk)
-
-
-def _cut(line: bytes) -> bytes:
-    """Return a line without its CR. A long one is cut at a whole character."""
-    line = line.removesuffix(b"\r")
-    end = min(len(line), LONGEST_LINE)
-    while LONGEST_LINE - 3 <= end < len(line) and line[end] & 0b1100_0000 == _CONTINUES:
-        end -= 1
-    return line[:end]
 
 
 class LocalFileSystem:

@@ -20,6 +20,7 @@ from typing import cast
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.workspace.processes.table import open_process
+from acp_agent.workspace.text_files import cut_line
 
 LONGEST_LINE = 64 * 1024
 """Bytes of a line that are shown."""
@@ -156,7 +157,7 @@ class FoundLine:
 
     number    from 1
     offset    the byte of the file where the line starts
-    text      its first LONGEST_LINE bytes, without its end
+    text      its first LONGEST_LINE bytes, without its end and without a part of a character
     matched   false for a line of context
     """
 
@@ -198,7 +199,7 @@ class MatchReader:
             if path != self._path:
                 yield from self._complete()
                 self._path = path
-            text = record[5][:LONGEST_LINE].removesuffix(b"\r")
+            text = cut_line(record[5], LONGEST_LINE)
             self._lines.append(FoundLine(int(record[2]), int(record[4]), text, record[3] == b":"))
         self._rest = data[end:]
 

@@ -14,6 +14,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 BOM = b"\xef\xbb\xbf"
 UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1024 * 1024
+_CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
 MOST_WHOLE = 256 * 1024
 """`stretch` also returns the whole text if it has at most so many characters."""
 MOST_COMPARED = 32 * 1024 * 1024
@@ -112,6 +113,15 @@ def decode_line(line: bytes) -> str:
         return line.decode()
     except UnicodeDecodeError:
         return from_windows(line)
+
+
+def cut_line(line: bytes, longest: int) -> bytes:
+    """Return a line without its CR. One of more than `longest` bytes is cut at a whole character of UTF-8."""
+    line = line.removesuffix(b"\r")
+    end = min(len(line), longest)
+    while longest - 3 <= end < len(line) and line[end] & 0b1100_0000 == _CONTINUES:
+        end -= 1
+    return line[:end]
 
 
 def changed_error(given: str) -> ToolError:

@@ -99,6 +99,13 @@ async def test_a_very_long_line_is_cut(files: LocalFileSystem, project: Path):
     assert [(number, len(text)) for number, text in found] == [(1, 65536), (2, 6)]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+async def test_a_very_long_line_is_cut_at_a_whole_character(files: LocalFileSystem, project: Path, encoding: str):
+    (project / "f").write_bytes(f"needlex{'é' * 70_000}\n".encode(encoding))
+    ((_, text),) = await lines(files, "needle", "f")
+    assert text == f"needlex{'é' * ((65536 - 7) // 2)}"
+
+
 async def test_large_files_are_passed_over_but_searched_when_they_are_named(roots: Roots, project: Path):
     files = LocalFileSystem(roots, read_limit=100)
     (project / "large").write_text("x\n" * 100 + "needle\n")
