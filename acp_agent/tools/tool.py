@@ -45,18 +45,24 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _no_nul(value: str) -> str:
+def _writable(value: str) -> str:
+    """Return a text that a file may contain. Raises ValueError."""
     if "\0" in value:
         msg = f"contains a NUL character at offset {value.index(chr(0))}"
         raise ValueError(msg)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        msg = f"is not valid Unicode: half a surrogate pair at offset {error.start}"
+        raise ValueError(msg) from None
     return value
 
 
 WHOLE = BeforeValidator(_whole)
 """Makes an `Annotated[int, Field(...), WHOLE]` accept every number that JSON Schema calls an integer."""
 
-Text = Annotated[str, AfterValidator(_no_nul)]
-"""Any text without NUL characters, which no file and no command line may contain."""
+Text = Annotated[str, AfterValidator(_writable)]
+"""Any text without NUL characters and half surrogate pairs, which no file and no command line may contain."""
 
 Name = Annotated[Text, Field(min_length=1)]
 """A path, a pattern or a command. It is not empty."""

@@ -44,6 +44,8 @@ _LONGEST_PATTERN = 4096
 _BLOCK = 1024 * 1024
 _MOST_COUNTED = 20_000
 """Matching lines that a search counts before it may stop."""
+_MOST_POSSIBLE = 2**31
+"""More lines than any search finds. ripgrep takes no number of more than 64 bits."""
 _MOST_UNORDERED, _MOST_HELD = 5000, 8 * 1024 * 1024
 """Matching lines, and bytes, that are held until they can be put in order. If there are more, ripgrep orders them."""
 _UNORDERED_SHARE = 0.15
@@ -96,7 +98,7 @@ def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
 
 def _most(query: GrepQuery) -> int:
     """Return the number of matching lines after which a search ends. It is never below what the query asks for."""
-    return max(_MOST_COUNTED, query.offset + query.limit)
+    return min(max(_MOST_COUNTED, query.offset + query.limit), _MOST_POSSIBLE)
 
 
 def _arguments(query: GrepQuery) -> list[str]:

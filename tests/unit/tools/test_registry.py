@@ -214,6 +214,12 @@ def test_what_the_schema_allows_is_what_parsing_takes(data: st.DataObject, name:
         Draft202012Validator(TOOLS[name].spec().parameters).validate(arguments)
 
 
+@pytest.mark.parametrize("key", ["path", "content"])
+def test_half_of_a_surrogate_pair_is_told_where_it_is(key: str):
+    with pytest.raises(ToolError, match=f"write: {key} is not valid Unicode: half a surrogate pair at offset 3"):
+        TOOLS["write"].parse({"path": "a", "content": "b", key: "caf\ud83d"})
+
+
 def test_the_model_is_not_told_of_limits_that_no_call_reaches():
     told = json.dumps([tool.spec().parameters for tool in ALL_TOOLS])
     assert not [

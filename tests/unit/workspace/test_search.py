@@ -317,6 +317,12 @@ async def test_files_are_judged_by_reading_also_below_a_folder_that_may_not_be_l
             await lines(files, "needle", "hidden")
 
 
+async def test_an_offset_may_be_any_number(files: LocalFileSystem, project: Path):
+    (project / "f").write_text("needle\n")
+    found = await files.grep(GrepQuery("needle", ".", offset=10**30))
+    assert (found.total, found.matches) == (1, ())
+
+
 async def test_an_error_in_a_pattern_says_what_is_wrong_and_what_to_do(files: LocalFileSystem):
     with pytest.raises(ToolError, match=r"pattern 'a\(b' is not a regular expression: missing \): a\(b") as raised:
         await lines(files, "a(b")
