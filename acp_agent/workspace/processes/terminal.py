@@ -262,7 +262,10 @@ class LocalCommand:
                     except BlockingIOError:
                         await anyio.wait_writable(self._input)
         except TimeoutError:
-            raise ToolError(ToolErrorCategory.TIMEOUT, "the process does not read its input") from None
+            whole = len(text.encode())
+            what = f"the process does not read its input; it has got {whole - len(data)} of {whole} bytes"
+            advice = "Do not write these again. Wait until it reads, or stop it."
+            raise ToolError(ToolErrorCategory.TIMEOUT, what, advice) from None
         except (OSError, anyio.ClosedResourceError):
             self._close_input()
         if data:

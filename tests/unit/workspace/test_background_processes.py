@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
-from acp_agent.workspace.processes import background
+from acp_agent.workspace.processes import background, terminal
 from acp_agent.workspace.processes.background import MOST_ALIVE, OutputLog, ProcessPool
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from tests.fakes.fake_terminal import FakeTerminal, Script
@@ -153,6 +153,18 @@ async def test_what_does_not_read_is_not_written_to_for_ever(tmp_path: Path):
         process = await processes.start("exec <&-; echo closed; sleep 60", str(tmp_path))
         with pytest.raises(ToolError, match="the input of the process is closed"):
             await process.write("words\n")
+
+
+async def test_how_much_was_written_is_told_if_the_process_stops_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(terminal, "_UNREAD", 0.01)
+    async with pool(LocalTerminal()) as processes:
+        process = await processes.start("echo up; sleep 60", str(tmp_path))
+        told = r"the process does not read its input; it has got \d{5,} of 300000 bytes"
+        with pytest.raises(ToolError, match=told) as raised:
+            await process.write("x" * 300_000)
+        assert raised.value.failure.suggestion.startswith("Do not write these again.")
 
 
 async def test_a_stubborn_process_is_killed(tmp_path: Path):
