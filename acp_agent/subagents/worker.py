@@ -187,10 +187,10 @@ class ModelWorker:
             stop = await agent.run(Message(Role.USER, (TextPart(words),)))
         finally:
             self._calls = before + tools.calls
-        report = self._last_words()
+        report, is_answer = self._last_words(words)
         if agent.failure is not None:
             return WorkOutcome(report, f"its model could not answer: {agent.failure}")
-        return WorkOutcome(report, _STOPPED.get(stop, "") or ("" if report else "it ended without a report"))
+        return WorkOutcome(report, _STOPPED.get(stop, "") or ("" if is_answer else "it ended without a report"))
 
     def _reports(self, run_id: str) -> Reports | None:
         """Return the reports about the sub-agent's messages and tasks; None if the session has neither."""
@@ -200,10 +200,18 @@ class ModelWorker:
 
         return SharedReports(shared, run_id)
 
-    def _last_words(self) -> str:
-        """Return the text of the last message of the model in this turn."""
-        last = next((each for each in reversed(self._history.messages()) if each.role is Role.ASSISTANT), None)
-        return "" if last is None else last.text.strip()
+    def _last_words(self, words: str) -> tuple[str, bool]:
+        """Return the last text of the model in the turn that began with `words`, and whether it ended the turn.
+
+        An empty answer is not in the history. Then the last text is from before the calls that ended the turn.
+        """
+        said = ""
+        for message in reversed(self._history.messages()):
+            if message.role is Role.ASSISTANT:
+                said = said or message.text.strip()
+            elif TextPart(words) in message.parts:
+                return said, bool(said) and not self._history.awaits_reply
+        return "", False  # the turn is no longer in the history
 
     def conversation(self) -> str:
         """Return the conversation so far, one heading a message."""

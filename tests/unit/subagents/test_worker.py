@@ -1,13 +1,20 @@
-"""A sub-agent's tools: a part of the session's, each call with its maker on it."""
+"""A sub-agent's tools, a part of the session's with its maker on each call, and its report."""
 
 import pytest
 
+from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.tool_calls import NOT_RUN
+from acp_agent.agent.turn import Limits
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import ModelStop
+from acp_agent.core.ports import Provider
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import CallingAgent, ToolCall, ToolResult, Touches
 from acp_agent.gates.selection import Selection, ToolChoice
-from acp_agent.subagents.worker import NarrowedTools
+from acp_agent.subagents.definitions import built_in
+from acp_agent.subagents.worker import ModelDependencies, ModelWorker, NarrowedTools, WorkOutcome
 from tests.fakes.fake_toolset import FakeToolset
+from tests.fakes.scripted_provider import Script, ScriptedProvider, Step, call, say, use
 from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
@@ -56,3 +63,53 @@ async def test_other_names_of_a_tool_mean_it():
     await tools.run(ToolCall("1", "Read", {}))
     await tools.run(ToolCall("2", "cat", {}))
     assert len(session.calls) == 2
+
+
+def working(*script: Script) -> ModelWorker:
+    """A worker whose model plays this script. It may read."""
+    provider, tools = ScriptedProvider(script), FakeToolset({"read": lambda _: "one"})
+
+    async def found(_: object) -> Provider:
+        return provider
+
+    async def prompt(*_: object) -> str:
+        return ""
+
+    needs = ModelDependencies(
+        lambda: tools,
+        found,
+        prompt,
+        tuple,
+        Limits,
+        lambda history, emit, budget: Compactor(
+            history, emit, SummarySettings(lambda: found(None)), budget, Thresholds(automatic=False)
+        ),
+    )
+    return ModelWorker(built_in()[0], needs)
+
+
+async def did(worker: ModelWorker, words: str) -> WorkOutcome:
+    async def progress(_: object) -> None:
+        pass
+
+    return await worker.work(words, CallingAgent("x-1", "x", "card"), progress)
+
+
+@each_row("script", [[use(call("read"), text="I look."), say("")], [use(call("read"), text="I look.")] * 6])
+async def test_words_before_its_last_calls_are_no_report(script: list[Script]):
+    """The model ends without a word, and it repeats itself until the turn is ended."""
+    fresh = (use(call("read"), text="I look.") if isinstance(each, Step) and each.calls else each for each in script)
+    assert await did(working(*fresh), "count") == WorkOutcome("I look.", "it ended without a report")
+
+
+REFUSED = ProviderError("no", kind=ProviderErrorKind.INVALID_REQUEST)
+DOWN = ProviderError("down", kind=ProviderErrorKind.SERVER)
+
+
+@each_row("last", [say(""), REFUSED, DOWN, Step(stop=ModelStop.REFUSAL)])
+async def test_the_report_of_a_former_task_is_never_that_of_the_next_one(last: Script):
+    worker = working(say("It is one."), last)
+    assert await did(worker, "count") == WorkOutcome("It is one.")
+    outcome = await did(worker, "count again")
+    assert outcome.report == ""
+    assert outcome.trouble
