@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
 from acp_agent.agent.compaction import CompactorFactory
 from acp_agent.agent.hooks import AnswerCheck
 from acp_agent.agent.prompt import sub_agent_prompt
@@ -39,11 +41,12 @@ from acp_agent.core.types import ToolSpec
 from acp_agent.extend.front_matter import DefinitionProblem
 from acp_agent.extend.sources import SourceFile
 from acp_agent.gates.selection import ToolChoice
+from acp_agent.output.sanitize import sanitize
 from acp_agent.session.models import SessionModels
 from acp_agent.session.session import Background, Session
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
-from acp_agent.session.toolset.settings import FolderRules
-from acp_agent.text import visible
+from acp_agent.session.toolset.settings import PREVIEW, FolderRules
+from acp_agent.text import clip, visible
 
 if TYPE_CHECKING:
     from acp_agent.extend.hooks import Hook
@@ -397,12 +400,19 @@ class SessionSubAgents:
                 self._emit,
                 self._background,
                 self._keep,
+                self._readable,
                 self._limits,
                 self._slots,
                 self._if_shared,
             )
             self._made = runs.SubAgentRuns(needs)
         return self._made
+
+    async def _readable(self, report: str) -> str:
+        """Return a report as the session's model may read it. Its conversation is stored whole."""
+        shared, most = self._shared, self._shared.loaded().settings.tools.overflow.threshold
+        clean = await to_thread.run_sync(lambda: shared.redact(sanitize(report, terminal=False)))
+        return clean if len(clean) <= most else clip(clean, min(PREVIEW, most))
 
     def _checked_worker(self, definition: "Definition") -> "Worker":
         worker, gates = self._worker(definition), self._quality()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
 from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation
+from anyio import to_thread
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
@@ -229,7 +230,8 @@ class ExternalWorker:
             self._said.append(f"## {agent.name}\n\n{messages.all}")
         if trouble:  # then its last message is no report; the conversation contains it
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, trouble)
-        return WorkOutcome(messages.report, note or ("" if messages.report else "it ended without a report"))
+        report = await to_thread.run_sync(self._needs.redact, messages.report)  # a judge may read it as it is
+        return WorkOutcome(report, note or ("" if report else "it ended without a report"))
 
     async def _converse(
         self, program: PipedProgram, messages: AgentMessages, caller: CallingAgent, words: str

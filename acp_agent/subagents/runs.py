@@ -59,6 +59,7 @@ class RunDependencies:
     emit         shows events
     background   starts a task
     keep         stores a conversation and returns its reference. Raises StoreUnavailable
+    readable     returns a report without secrets, and not too long
     limits       returns the limits in force
     slots        the places for runs of the process
     shared       returns the board and the mail of the session; None if it has none
@@ -69,6 +70,7 @@ class RunDependencies:
     emit: EventSink
     background: Background
     keep: Callable[[str], Awaitable[str]]
+    readable: Callable[[str], Awaitable[str]]
     limits: Callable[[], RunLimits]
     slots: RunSlots
     shared: "Callable[[], SharedWork | None]" = lambda: None
@@ -178,6 +180,8 @@ class SubAgentRuns:
             _log.error("sub-agent crashed", exc_info=True, run=run.id)
         finally:
             with anyio.move_on_after(_CLEAN_UP, shield=True):
+                said, run.report = run.report, ""  # the output pipeline does this for the report of any other run
+                run.report = await self._needs.readable(said)
                 await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
             self._over(run)
             self.wake()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.agent_process import RecordedFrame, SeenCall
-from tests.e2e.aided import aided
+from tests.e2e.aided import SECRET, aided, plays
 from tests.e2e.killed_view import loaded
 from tests.e2e.model_servers import last_prompt, meeting_model
 from tests.fakes import editor as editors
@@ -415,3 +415,17 @@ async def test_explore_asks_the_model_that_is_configured_for_it(tmp_path: Path):
         assert "done" in await session.say("go")
     assert [last_prompt(request) for request in second.requests] == ["find it"]
     assert len(main.requests) == 2
+
+
+async def test_a_long_report_of_a_spawned_run_reaches_the_model_cut_and_without_secrets(tmp_path: Path):
+    spawn = agent(op="spawn", agent="explore", task="find it")
+    config = '[agents]\nexplore_model = "chores:any"\n'
+    async with aided(tmp_path, spawn, "I wait.", "done", config=config) as (session, main, second):
+        second.thought = plays(f"It is {SECRET}.\n" + "a line\n" * 20_000 + "The end.")
+        await session.say("go")
+    sent = json.dumps(main.requests[-1])
+    assert SECRET not in sent
+    assert "It is [REDACTED:token]." in sent
+    assert "characters left out here" in sent
+    assert "The end." in sent
+    assert len(sent) < len(json.dumps(main.requests[0])) + 10_000

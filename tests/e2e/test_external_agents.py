@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.aided import SECRET, aided
 from tests.e2e.test_agents import FULL_AUTO, agent, assert_no_card_is_open, messages, nested, parent_of, run
 from tests.e2e.test_skills import users
 from tests.fakes import editor as editors
@@ -299,3 +300,17 @@ async def test_work_that_is_judged_is_no_way_around_the_question(tmp_path: Path)
     async with with_colleague(tmp_path, "good", script, config=config, decide=choosing("reject_once")) as editor:
         assert (await go(editor))[0] == "failed"
         assert not (tmp_path / "pids").exists()
+
+
+async def test_a_judge_of_its_work_reads_its_report_without_secrets(tmp_path: Path):
+    call = ("evaluate", {"task": "do it", "criteria": "done", "generator": "colleague"})
+    config = f"{FULL_AUTO}[agents]\nevaluate = true\n{entry('leaks', tmp_path / 'pids')}"
+    async with aided(tmp_path, call, "APPROVED", "done", config=config, environment={"HANDED": "-"}) as (
+        session,
+        main,
+        _,
+    ):
+        assert "done" in await session.say("go")
+    judge = json.dumps(main.requests[1])
+    assert "The token is [REDACTED:token]" in judge
+    assert SECRET not in judge

@@ -118,6 +118,9 @@ class ForeignAgent:
     def repeats(self) -> str:
         return self.prompt
 
+    def leaks(self) -> str:
+        return "The token is ghp_" + "A1b2C3d4E5f6G7h8I9j0" + "K1l2M3n4O5p6Q7r8."
+
     # ----------------------------------------------------------------------------- turns that bring calls
 
     def calls(self) -> list[tuple[str, dict[str, Any]]]:

@@ -189,7 +189,7 @@ def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMem
     return tuple(verifier for wanted, verifier in every if wanted)
 
 
-_PREVIEW = 5_000
+PREVIEW = 5_000
 """Characters that the model sees of a text that is stored whole. With the notes around them they are under 6 KB."""
 
 
@@ -230,7 +230,7 @@ def filter_engine(loaded: Loaded) -> FilterEngine | None:
 def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:
     """Return the whole pipeline."""
     threshold = loaded.settings.tools.overflow.threshold
-    return Pipeline(Sizes(threshold, min(_PREVIEW, threshold)), redact, filters)
+    return Pipeline(Sizes(threshold, min(PREVIEW, threshold)), redact, filters)
 
 
 class RedactedMemories:

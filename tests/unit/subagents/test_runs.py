@@ -59,7 +59,14 @@ class Bench:
         self.known = {each.name: each for each in built_in()}
         self.runs = SubAgentRuns(
             RunDependencies(
-                lambda: self.known, self._worker, self.emit, tasks.start_soon, self._keep, lambda: self.limits, slots
+                lambda: self.known,
+                self._worker,
+                self.emit,
+                tasks.start_soon,
+                self._keep,
+                self._readable,
+                lambda: self.limits,
+                slots,
             )
         )
         self.parent = ParentCall("card", self.emit)
@@ -80,6 +87,9 @@ class Bench:
             raise StoreUnavailable("full")
         self.kept.append(text)
         return "overflow:1"
+
+    async def _readable(self, report: str) -> str:
+        return report.replace("secret", "[REDACTED]")
 
     @property
     def cards(self) -> list[str]:
@@ -148,6 +158,16 @@ async def test_reports_that_come_together_are_told_together_and_once(bench: Benc
     assert (bench.runs.news(), await bench.runs.wait()) == ("", "")
     assert [card for card in bench.cards if "1" in card] == ["+explore-1: look", "-explore-1: look"]
     assert len(bench.cards) == 4
+
+
+async def test_the_report_of_a_spawned_run_is_made_readable_for_its_card_and_the_model(bench: Bench):
+    await bench.runs.spawn("explore", "a secret")
+    with anyio.fail_after(10):
+        told = await bench.runs.wait()
+    (finished,) = [event for event in bench.events if isinstance(event, ToolFinished)]
+    for text in (told, finished.result.text):
+        assert "a [REDACTED]" in text
+        assert "secret" not in text
 
 
 async def test_a_fault_in_a_spawned_run_closes_its_card_and_is_told(bench: Bench):
