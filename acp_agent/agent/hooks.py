@@ -129,8 +129,11 @@ class Reports(Protocol):
         """Wait until some of the work ends and return its results as text. Empty if no work is running."""
         ...
 
-    async def end(self) -> None:
-        """Stop the work, because the turn ends. This takes a bounded time and cannot be cancelled."""
+    async def end(self) -> str:
+        """Stop the work, because the turn ends, and return its results. Empty if the model knows them all.
+
+        This takes a bounded time and cannot be cancelled.
+        """
         ...
 
 

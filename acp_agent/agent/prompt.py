@@ -275,7 +275,8 @@ CANCELLED = f"{CANCELLED_TURN[0]}{TURN_CUT_OFF}"
 TURN_ABOVE = "[The turn above "
 """The beginning of INTERRUPTED. Older versions of the note have the same beginning."""
 
-INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. {TURN_CUT_OFF}"
+_ENDED_TOO = "The sub-agents and commands that still ran have ended too."
+INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. {_ENDED_TOO} {TURN_CUT_OFF}"
 """For the model: stands where a turn broke off because the process or the editor ended."""
 
 LOST = "[What was said here could not be read again.]"

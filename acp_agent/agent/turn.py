@@ -297,16 +297,21 @@ class Agent:
             self.failure = error
             return await turn.explain(error)
         except anyio.get_cancelled_exc_class():
-            self.history.repair(NOT_RUN)
+            await self._end_work()
             by_user = self.hooks.session_ended is None or not self.hooks.session_ended()
             note = notes.CANCELLED if by_user else notes.INTERRUPTED
             self.history.append(Message(Role.USER, (TextPart(note),)))
             raise
         finally:
-            if self.hooks.reports is not None:
-                await self.hooks.reports.end()
-            self.history.repair(NOT_RUN)
+            await self._end_work()
             self.history.end_turn()
+
+    async def _end_work(self) -> None:
+        """End the work in the background. Repair the history and add the results of the work, for the next turn."""
+        news = "" if self.hooks.reports is None else await self.hooks.reports.end()
+        self.history.repair(NOT_RUN)
+        if news:
+            self.history.append(Message(Role.USER, (TextPart(news),)))
 
 
 class _Turn:

@@ -335,10 +335,9 @@ class SessionSubAgents:
         """Wait until a spawned run ends, and return the new reports; empty if no run is active."""
         return "" if self._made is None else await self._made.wait()
 
-    async def end(self) -> None:
-        """End all runs, because the turn ends."""
-        if self._made is not None:
-            await self._made.end()
+    async def end(self) -> str:
+        """End all runs, because the turn ends, and return the reports that the model does not know yet."""
+        return "" if self._made is None else await self._made.end()
 
     # ------------------------------------------------------------------------------ board and mail
 

@@ -383,5 +383,6 @@ class SharedReports:
         which = f"[You still have {', '.join(held)}: complete or release it, then give your report once more]"
         return "\n".join(filter(None, (self.news(), which if held else "")))
 
-    async def end(self) -> None:
-        """Do nothing, because there is nothing to end."""
+    async def end(self) -> str:
+        """Return nothing, because there is nothing to end."""
+        return ""

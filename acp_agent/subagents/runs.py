@@ -3,7 +3,7 @@
 A run belongs to the turn in which it began. `run` waits for it within its tool call. `spawn` begins one beside the turn
 on a card of its own; its report is given to the model before the next model call. If the model ends its answer while
 spawned runs go on, the turn waits for them, so that no card is open when the prompt is answered. A turn that ends
-otherwise (it was cancelled, or reached a limit) ends them.
+otherwise (it was cancelled, or reached a limit) ends them, and the model is told with the next prompt.
 """
 
 import time
@@ -336,19 +336,15 @@ class SubAgentRuns:
         shared = self._needs.shared()
         return "" if shared is None else shared.mail.announcement(MAIN)
 
-    async def end(self) -> None:
-        """End the spawned runs, because the turn ends. Their cards are closed on return.
-
-        The model is told in the next turn.
-        """
-        going_on = self._going_on()
-        if not going_on:
-            return
-        for run in going_on:
-            run.scope.cancel()
-        with anyio.move_on_after(_CLEAN_UP, shield=True):
+    async def end(self) -> str:
+        """End the spawned runs, because the turn ends, and return the news. Their cards are closed on return."""
+        if going_on := self._going_on():
             for run in going_on:
-                await run.over.wait()
+                run.scope.cancel()
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                for run in going_on:
+                    await run.over.wait()
+        return self.news()
 
     def _going_on(self) -> list[_Run]:
         """Return the spawned runs whose cards are open."""

@@ -409,6 +409,24 @@ async def test_closing_the_session_ends_its_runs(tmp_path: Path):
         assert_no_card_is_open(editor)
 
 
+async def test_a_forgotten_conversation_brings_no_news_of_its_runs(tmp_path: Path):
+    script: Script = {
+        "^hold": [uses(("bash", {"command": Held.COMMAND})), says("never")],
+        "^go": [uses(agent(op="spawn", agent="general", task="hold on")), says("I wait.")],
+        "general-1": [says("I remember.")],
+        "^and now": [says("I know nothing.")],
+    }
+    async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session):
+            await held.pids()
+            await editor.cancel(session)
+        await editor.say(session, "/clear")
+        await editor.say(session, "and now")
+    assert messages(editor).endswith("I know nothing.")
+
+
 async def test_explore_asks_the_model_that_is_configured_for_it(tmp_path: Path):
     config = '[agents]\nexplore_model = "chores:any"\n'
     async with aided(tmp_path, run("explore", "find it"), "done", config=config) as (session, main, second):

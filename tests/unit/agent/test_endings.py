@@ -13,7 +13,7 @@ from acp_agent.agent import prompt as notes
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure
-from acp_agent.core.messages import ModelStop, Role, StopReason, ToolUsePart, Usage
+from acp_agent.core.messages import ModelStop, Role, StopReason, TextPart, ToolUsePart, Usage
 from acp_agent.core.types import ToolCall, ToolResult
 from tests.fakes.fake_toolset import Tool
 from tests.fakes.scripted_provider import Hang, Script, ScriptedProvider, Step, call, say, use
@@ -140,6 +140,39 @@ async def test_the_model_learns_that_nobody_cancelled_a_turn_that_ended_with_its
         await hang.reached.wait()
         tasks.cancel_scope.cancel()
     assert [message.text for message in talk.history.messages()][1:] == ["Half an ans", notes.INTERRUPTED]
+
+
+class Work:
+    """Work in the background of a turn. Its only result is that the turn has ended it."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def news(self) -> str:
+        return ""
+
+    async def wait(self) -> str:
+        return ""
+
+    async def end(self) -> str:
+        news, self.ended = "" if self.ended else "[the work was ended]", True
+        return news
+
+
+async def test_the_results_of_work_that_a_turn_has_ended_stay_with_the_conversation() -> None:
+    hang = Hang()
+    talk = Conversation([Step(text=("Half ", "an ans"), hang=hang)], hooks=Hooks(reports=Work()))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(talk.prompt)
+        await hang.reached.wait()
+        tasks.cancel_scope.cancel()
+    told = [part.text for part in talk.history.messages()[-1].parts if isinstance(part, TextPart)]
+    assert told == ["[the work was ended]", notes.CANCELLED], "the user's next words follow the note"
+    script = [use(call("look"), text="I look.")]
+    talk = Conversation(script, {"look": lambda _: "seen"}, limits=Limits(1), hooks=Hooks(reports=Work()))
+    assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
+    assert talk.history.messages()[-1].text == "[the work was ended]"
+    assert_acceptable(talk.history.messages())
 
 
 async def test_a_native_task_cancellation_counts_too() -> None:

@@ -182,13 +182,14 @@ async def test_a_fault_in_a_spawned_run_closes_its_card_and_is_told(bench: Bench
 async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench: Bench):
     await bench.runs.spawn("explore", "hold")
     await bench.runs.spawn("general", "hold")
-    await bench.runs.end()  # the second one may not even have begun
+    told = await bench.runs.end()  # the second one may not even have begun
     assert [run.state for run in bench.runs.runs()] == [RunState.CANCELLED] * 2
     assert len(bench.cards) == 4
-    assert [line.partition(",")[0] for line in bench.runs.news().split("\n\n")] == [
+    assert [line.partition(",")[0] for line in told.split("\n\n")] == [
         "[explore-1: cancelled",
         "[general-1: cancelled",
     ]
+    assert (bench.runs.news(), await bench.runs.end()) == ("", "")
 
 
 async def test_a_session_that_closes_while_a_card_is_begun_gives_the_place_back():
