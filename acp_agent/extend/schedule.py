@@ -227,8 +227,9 @@ class SessionSchedule:
 
     def _for_model(self, each: ScheduledPrompt, why: str) -> str:
         maker = "you made it, with the user's yes" if each.by_model else "the user made it"
-        head = f"[Scheduled prompt, {each.words}; {maker}, on {self._told(each.created_at)}. {why}"
-        return f"{head} The user may not be there to answer.]\n\n{each.text}"
+        made = f"[Scheduled prompt, {each.words}; {maker}, on {self._told(each.created_at)}."
+        head = " ".join(filter(None, (made, why, "The user may not be there to answer.]")))
+        return f"{head}\n\n{each.text}"
 
     # ------------------------------------------------------------------------------------- carrying out
 
