@@ -116,7 +116,8 @@ class SessionSchedule:
         self._seen = clock()
         self._why: dict[tuple[int, int | None], str] = {}  # why each prompt that is due fires, by number and time
         self._reminded: set[tuple[int, int | None]] = set()
-        self._ended: tuple[ScheduledPrompt, str, bool] | None = None  # the last turn, until its end is stored
+        self._ended: tuple[ScheduledPrompt, str, bool] | None = None  # a turn, until its end is stored
+        self._last_turn = (0, 0)  # when the last scheduled turn began and ended
         self._watching = self._stopped = False
         self._changed = anyio.Event()
 
@@ -311,7 +312,8 @@ class SessionSchedule:
         """Skip a due prompt if it missed its time and is not to fire late. Return whether it was skipped."""
         if (key := (each.number, each.due)) in self._why or each.due is None:
             return False
-        missed = now - each.due > _LATE
+        begun, ended = self._last_turn  # which held up what came due meanwhile
+        missed = now - (ended if begun <= each.due <= ended else each.due) > _LATE
         if not (missed and each.skips_missed):
             why = f"It comes late, at {self._told(now)}: the session was not open, or the machine slept."
             self._why[key] = why if missed else ""
@@ -358,7 +360,11 @@ class SessionSchedule:
             with anyio.move_on_after(_CLEAN_UP, shield=True):
                 await self._settle()
 
-        await self._session.carry_out(claim, conclude)
+        begun = self._clock()
+        try:
+            await self._session.carry_out(claim, conclude)
+        finally:
+            self._last_turn = begun, self._clock()
 
     async def _settle(self) -> None:
         """Store how the last turn ended, unless that is stored. Raises StoreUnavailable."""

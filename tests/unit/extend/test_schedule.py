@@ -1,6 +1,6 @@
 """Scheduled prompts over a real database, with a clock and a session that a test moves."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,13 +32,14 @@ MINUTE = 60_000
 
 @dataclass
 class FakeSession:
-    """Notes what was carried out. `gives_way` says that nothing came of it."""
+    """Notes what was carried out. `gives_way` says that nothing came of it, and `takes` passes the time of a turn."""
 
     is_resident: bool = True
     is_busy: bool = False
     unused_seconds: float = 1000.0
     shows_turns: bool = True
     gives_way: bool = False
+    takes: Callable[[], None] = lambda: None
     told: list[str] = field(default_factory=list)
     carried_out: list[DuePrompt] = field(default_factory=list)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -53,6 +54,7 @@ class FakeSession:
         due = await claim()
         if due is not None:
             self.carried_out.append(due)
+            self.takes()
         await conclude(not self.gives_way)
 
     @property
@@ -169,6 +171,26 @@ async def test_a_prompt_waits_for_the_running_turn_and_for_quiet_and_is_not_miss
         await its.run()
         assert its.session.prompts == ["tests"]
         assert its.session.told == []
+
+
+async def test_a_time_that_comes_while_another_scheduled_prompt_runs_is_not_missed(tmp_path: Path):
+    async with scheduled(tmp_path) as its:
+
+        def pass_time() -> None:
+            its.now += 5 * MINUTE
+
+        await its.schedule.command("in 1 minute: long")
+        await its.schedule.command("in 2 minutes, skip if missed: tests")
+        its.session.takes = pass_time
+        its.now += MINUTE
+        await its.run()
+        assert its.session.prompts == ["long", "tests"]
+        assert its.session.told == []
+        assert "late" not in its.session.carried_out[-1].text
+        await its.schedule.command("in 2 minutes, skip if missed: more")
+        its.now += 4 * MINUTE
+        await its.run()
+        assert its.session.prompts == ["long", "tests"], "the machine slept, long after the last turn"
 
 
 async def test_a_missed_time_fires_once_when_the_session_is_open_again_or_is_told(tmp_path: Path):
