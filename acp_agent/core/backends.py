@@ -255,6 +255,8 @@ class FileSystem(TextFiles, Protocol):
 class CommandRequest:
     """A shell command line to run. `timeout` is in seconds; None means the backend's default.
 
+    output_limit the most bytes of both streams together
+    stream_limit the most bytes of each stream by itself, for programs that read it
     background   whether the command goes on after the call. It then has no timeout, `wait` hands over all its output,
                  and it ends with its last process. Its input can be written if the backend supports that
     unsandboxed  whether the command runs outside the session's sandbox
@@ -266,6 +268,7 @@ class CommandRequest:
     cwd: str
     timeout: float | None = None
     output_limit: int = 10 * 1024 * 1024
+    stream_limit: int = 64 * 1024
     background: bool = False
     unsandboxed: bool = False
     read_only: bool = False
@@ -277,6 +280,7 @@ class CommandOutcome:
     """The end of a command.
 
     output      both streams in the order of arrival, for the model; head and tail if they exceed the request's limit
+    stdout      one stream; head and tail if it exceeds the request's limit for that. Only `output` says `truncated`
     exit_code   None if unknown; 128 + n if killed by signal n; 124 on timeout
     signal      a name such as "SIGKILL", or None
     """

@@ -101,7 +101,8 @@ class Diagnostics(Tool[DiagnosticsParams]):
     async def _check(self, choice: "CheckerChoice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
         findings: list[CheckerResult] = []
         for check in choice.checks:
-            request = CommandRequest(check.line, choice.folder, self._seconds, _OUTPUT_LIMIT)
+            limit = _OUTPUT_LIMIT  # a report that is cut has no findings, or not all
+            request = CommandRequest(check.line, choice.folder, self._seconds, limit, stream_limit=limit)
             command = await context.backends.programs.start(request)
             context.defer(command.release)
             findings.append(await to_thread.run_sync(finding, check, await command.wait(_unseen)))

@@ -30,7 +30,6 @@ from acp_agent.workspace.sandbox.walls import Launch
 from acp_agent.workspace.text_files import WINDOWS_BYTES
 
 _BLOCK = 64 * 1024
-_APART = 64 * 1024
 _SPARE = 64
 """A 64th of the limit stays free: placeholders can be longer than the characters and secrets that they replace."""
 _LONGEST_WORD = 8 * 1024
@@ -106,13 +105,13 @@ class HeadTail:
 
 
 class CommandOutput:
-    """The output of a command: `both` streams as they came, within `limit` bytes, and head and tail of each `apart`.
+    """The output of a command: `both` streams as they came, within `limit` bytes, and each within `apart` bytes.
 
-    The model reads both together. The single streams are for machines, which are shown a few KiB.
+    The model reads both together. The single streams are for programs, most of which are shown a few KiB.
     """
 
-    def __init__(self, limit: int) -> None:
-        decoder, apart = codecs.getincrementaldecoder("utf-8"), min(limit, _APART)
+    def __init__(self, limit: int, apart: int) -> None:
+        decoder, apart = codecs.getincrementaldecoder("utf-8"), min(limit, apart)
         self.both = HeadTail(limit - limit // _SPARE)
         self.apart = {Stream.STDOUT: HeadTail(apart), Stream.STDERR: HeadTail(apart)}
         self._decoders = {Stream.STDOUT: decoder("surrogateescape"), Stream.STDERR: decoder("surrogateescape")}
@@ -378,7 +377,7 @@ class LocalCommand:
             problem = "the command has ended, but a debugger holds it: detach that, then run it again"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, problem)
         killed = code < 0 and not timed_out
-        transcript, self._transcript = self._transcript, CommandOutput(0)  # frees the memory: it may be large
+        transcript, self._transcript = self._transcript, CommandOutput(0, 0)  # frees the memory: it may be large
         return CommandOutcome(
             output=transcript.both.text() + self._note,
             stdout=transcript.apart[Stream.STDOUT].text(),
@@ -531,7 +530,8 @@ class LocalTerminal:
             pidfd = os.pidfd_open(process.pid) if self._pidfds else None
         except OSError:  # too many files are open: a thread waits for the shell
             pidfd = None
-        transcript = CommandOutput(_KEPT_APART if request.background else request.output_limit)
+        limit = _KEPT_APART if request.background else request.output_limit
+        transcript = CommandOutput(limit, request.stream_limit)
         # While a command runs in the background, the user works in the same folders: what is new may be theirs.
         afterwards = None if request.background else launch.afterwards
         return LocalCommand(process, pipes, tree, transcript, timeout, pidfd, CommandEnd(over, afterwards), typing)

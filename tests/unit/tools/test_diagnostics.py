@@ -124,7 +124,7 @@ async def test_a_checker_runs_out_of_sight_in_the_projects_folder_and_is_given_b
     await project.finish()
 
     assert invocation.subjects == (CommandSubject(f"cd sub && {RUFF}"), PathSubject("sub", Access.LIST))
-    assert project.programs.requests == [CommandRequest(RUFF, "/project/sub", 7)]
+    assert project.programs.requests == [CommandRequest(RUFF, "/project/sub", 7, stream_limit=10 * 1024 * 1024)]
     assert result.text == "1 warning\na.py:1:1: warning: x [F401]"
     assert result.locations == (Location("/project/sub/a.py", 1),)
     assert project.programs.started[0].releases == 1

@@ -86,7 +86,7 @@ def test_a_long_output_costs_no_more_memory_than_its_limit(size: int):
 
 
 def transcript(limit: int, *spoken: tuple[Stream, bytes]) -> tuple[str, str, str]:
-    made = CommandOutput(limit)
+    made = CommandOutput(limit, limit)
     for stream, data in spoken:
         made.add(stream, data)
     for stream in Stream:

@@ -66,6 +66,20 @@ def scripts_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", SCRIPTS, prepend=":")
 
 
+async def test_every_finding_of_a_long_report_is_read(tmp_path: Path):
+    """The middle of a report over 64 KiB was once left out, and nothing said so."""
+    place = '"location":{"row":%s,"column":1}'
+    line = '{"code":"F401","filename":"a.py","message":"unused: %0200d",' + place + "}"
+    folder = project(tmp_path, {"setup.py": "", ".venv/bin/ruff": f"#!/bin/sh\nexec cat '{tmp_path}/report'\n"})
+    (folder / ".venv/bin/ruff").chmod(0o755)
+    (tmp_path / "report").write_text("".join(f"{line % (row, row)}\n" for row in range(1, 1001)))
+
+    result = await diagnose(folder)
+
+    assert result.envelope is not None
+    assert (result.envelope["total"], result.envelope["warnings"]) == (1000, [])
+
+
 @needs_cargo
 @pytest.mark.usefixtures("own_cargo_home")
 async def test_cargo_check_finds_a_workspace_members_error_and_warning_and_the_use_of_a_broken_macro(tmp_path: Path):
