@@ -73,6 +73,15 @@ async def test_a_hook_before_a_call_denies_it_and_never_allows_one(tmp_path: Pat
     assert not (tmp_path / "work" / "forbidden").exists()
 
 
+async def test_a_hook_may_deny_with_a_long_reason(tmp_path: Path):
+    deny = """printf '{"decision": "block", "reason": "%0100000d"}' 0"""
+    users(tmp_path, "hooks.toml", hook("pre_tool_use", deny))
+    async with aided(tmp_path, bash("touch made"), "done") as (session, model, _):
+        await session.say("go")
+        assert "denies this call: 0000" in last(model.requests[1])
+    assert not (tmp_path / "work" / "made").exists()
+
+
 async def test_a_hook_may_want_a_question_where_none_is_asked(tmp_path: Path):
     ask = """echo '{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "look first"}}'"""
     users(tmp_path, "hooks.toml", hook("pre_tool_use", ask, 'matcher = "list_directory"'))

@@ -55,7 +55,8 @@ _DEBOUNCE = 0.5  # seconds without a change before hooks are told of changes
 _LAST = 1.5  # seconds for the hooks of a session's end
 _BLOCKS = 2  # the exit code that denies
 _REASON, _NOTE, _VARIABLE = 1000, 4000, 4096  # characters
-_OUTPUT = 64 * 1024  # bytes
+_OUTPUT = 64 * 1024  # bytes of a call's output that a hook is given
+_ANSWER = 1024 * 1024  # bytes that a hook may print
 _MOST_BEGUN = 1000  # the most calls whose start time is remembered
 _CANCELLED = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] the hook did not end"))
 
@@ -299,7 +300,7 @@ class SessionHooks:
             if gate.name in held and isinstance(verdict := gate.judge(typed), Deny):
                 return gate.refusal(verdict), HookAnswer()
         text = "\n".join((*_exports({**variables, **self._folders()}), hook.command))
-        request = CommandRequest(text, self._needs.cwd, hook.timeout, _OUTPUT, stdin=given)
+        request = CommandRequest(text, self._needs.cwd, hook.timeout, _ANSWER, stream_limit=_ANSWER, stdin=given)
         command = await self._needs.terminal.start(request)
         try:
             outcome = await command.wait(_unheard)
@@ -308,9 +309,8 @@ class SessionHooks:
         envelope: JsonObject = {"exit_code": outcome.exit_code, "signal": outcome.signal}
         ran = ToolResult(outcome.output, envelope=envelope, place="local").ruled(ApprovedBy.AUTO)
         answer = _answer(outcome)
-        if outcome.exit_code and not answer.decision:
-            said = "no answer in time" if outcome.timed_out else f"exit {outcome.exit_code}: {outcome.stderr.strip()}"
-            ran = replace(ran, failure=ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, said))
+        if (why := _failure(outcome)) and not answer.decision:
+            ran = replace(ran, failure=ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, why))
         return ran, answer
 
     def _folders(self) -> Mapping[str, str]:
@@ -393,6 +393,15 @@ def _answer(outcome: CommandOutcome) -> HookAnswer:
     if outcome.exit_code == _BLOCKS:
         return HookAnswer("deny", outcome.stderr.strip())
     return answer_in(outcome.stdout) if outcome.exit_code == 0 else HookAnswer()
+
+
+def _failure(outcome: CommandOutcome) -> str:
+    """Return why a hook failed; empty if it did not."""
+    if outcome.timed_out:
+        return "no answer in time"
+    if outcome.exit_code:
+        return f"exit {outcome.exit_code}: {outcome.stderr.strip()}"
+    return f"it printed more than {_ANSWER // 1024} KB" if outcome.truncated else ""
 
 
 def answer_in(text: str) -> HookAnswer:

@@ -246,6 +246,7 @@ async def test_a_hook_that_fails_is_told_and_denies_nothing():
         (Script(exit_code=1, stderr="no python\n"), "exit 1: no python"),
         (Script(exit_code=3, stdout='{"decision": "deny"}'), "exit 3: "),
         (Script(timed_out=True), "no answer in time"),
+        (Script(stdout='{"reason": "long', truncated=True), "it printed more than 1024 KB"),
         (Script(refuses=BackendUnavailable("no shell", "none is left")), "no shell: none is left"),
         (Script(breaks=BackendUnavailable("the editor", "it is gone")), "the editor: it is gone"),
     ):
