@@ -251,7 +251,7 @@ class TransactionConnection(sqlite3.Connection):
         timeout          seconds a statement waits for a lock
         always_durable   True if every commit is synced: without a log (WAL) anything less could damage the file
         """
-        super().__init__(path, timeout, isolation_level=None, check_same_thread=False, uri=True)
+        super().__init__(path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True)
         self.ahead = deque[Callable[[], None]]()
         """Functions that the next calls of `commit` run first, in aiosqlite's thread. There is no other way into it."""
         self.always_durable = always_durable
