@@ -17,7 +17,7 @@ from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject,
 from acp_agent.shape import Field
 from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
-from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut
+from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut, fail
 from acp_agent.workspace.seen_files import SeenFiles, diff_lines
 from acp_agent.workspace.text_files import noted
 
@@ -133,12 +133,16 @@ class FileWriter(Tool[P]):
         known = self._refused.pop(call.id, None)
         if known is not None:
             return known
-        invocation = await super().understand(call, arguments, files)
+        invocation = await self._judged(await super().understand(call, arguments, files))
         run = invocation.run
         if isinstance(run, partial) and any(isinstance(argument, StaleFile) for argument in run.args):
             self._refused[call.id] = invocation
             while len(self._refused) > _MOST_REFUSED:
                 self._refused.popitem(last=False)
+        return invocation
+
+    async def _judged(self, invocation: Invocation) -> Invocation:
+        """Return the invocation, or one that fails."""
         return invocation
 
     def is_final(self, error: ToolError | Refused) -> bool:
@@ -155,15 +159,15 @@ class FileWriter(Tool[P]):
     async def _commit(self, made: Diff, path: str, context: ToolContext) -> tuple[Diff, str]:
         """Write the change and note the text. Return the change, and how the editor altered the text, for the model."""
         now = await commit(made, path, context)
-        await self._note(made.path, now)
+        await self._note(made.path, now, context.agent.id if context.agent else "")
         if now == made.new_text:
             return made, ""
         lines = await anyio.to_thread.run_sync(diff_lines, made.new_text, now)
         shown = "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in lines[:_MAX_DIFF_LINES])
         return replace(made, new_text=now), f". The editor changed it as it saved it:\n{shown}"
 
-    async def _note(self, resolved: str, text: str) -> None:
-        await noted(partial(self._seen.note, resolved, text), len(text))
+    async def _note(self, resolved: str, text: str, who: str | None = None) -> None:
+        await noted(partial(self._seen.note, resolved, text, who), len(text))
 
     def failed(self, error: ToolError | Refused) -> ToolResult:
         """Return the error, with the lines that explain it below."""
@@ -261,6 +265,20 @@ class Write(FileWriter[WriteParams]):
 
     async def preview(self, params: WriteParams, files: FileSystem) -> tuple[Diff, ...]:
         return (self._change(params, files, await self._previous(params, files)),)
+
+    async def _judged(self, invocation: Invocation) -> Invocation:
+        """Refuse to replace a file once that another agent has changed since this one knew it: its changes would go.
+
+        An edit needs no such care, since it replaces only text that it names.
+        """
+        who = invocation.call.agent.id if invocation.call.agent else ""
+        for diff in invocation.diffs:
+            if diff.old_text in (None, diff.new_text):
+                continue
+            if await anyio.to_thread.run_sync(self._seen.overtook, who, diff.path, diff.old_text):
+                stale = StaleFile(diff.path, ())
+                return replace(invocation, run=partial(fail, stale), diffs=(), predicted_failure=self.failed(stale))
+        return invocation
 
     async def run(self, params: WriteParams, context: ToolContext) -> ToolResult:
         try:

@@ -95,7 +95,8 @@ class Read(Tool[ReadParams]):
             raise _pdf(params.path)
         if lines.digest:
             resolved = files.resolve(params.path, Access.READ)
-            note = partial(self._seen.note_digest, resolved, lines.digest, lines.whole)
+            who = context.agent.id if context.agent else ""
+            note = partial(self._seen.note_digest, resolved, lines.digest, lines.whole, who)
             await noted(note, len(lines.whole or ""))
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 

@@ -49,21 +49,33 @@ class SeenFiles:
         self._files = OrderedDict(files)
         self._texts = OrderedDict[str, None]((path, None) for path, file in files.items() if file.text is not None)
         self._unnamed = set[str]()  # files whose path holds a secret
+        self._known = OrderedDict[tuple[str, str], str]()  # the digest that each agent knows of a file, by both
         self._version = self._kept_version = 0
         self._kept = files
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
 
-    def note(self, path: str, text: str) -> None:
-        """Note that the model knows this text of the file: it read or wrote it."""
-        self.note_digest(path, text_digest(text), text if len(text) <= MOST_WHOLE else None)
+    def note(self, path: str, text: str, who: str | None = None) -> None:
+        """Note that the model knows this text of the file: it read or wrote it. See `note_digest`."""
+        self.note_digest(path, text_digest(text), text if len(text) <= MOST_WHOLE else None, who)
 
-    def note_digest(self, path: str, digest: str, text: str | None = None) -> None:
-        """Note a file by the digest of its text. `text` is given if it is short enough to be kept."""
+    def note_digest(self, path: str, digest: str, text: str | None = None, who: str | None = None) -> None:
+        """Note a file by the digest of its text.
+
+        text   given if it is short enough to be kept
+        who    the sub-agent that knows the text; empty for the session's own agent, and None if all learn of it
+        """
         text = None if text is None else self._redact(text)
         if self._redact(path) != path:
             self._unnamed.add(path)
+        if who is None:
+            self._forget_known(path)
+        else:
+            self._known[who, path] = digest
+            self._known.move_to_end((who, path))
+        while len(self._known) > _MOST_FILES:
+            self._known.popitem(last=False)
         self._files[path] = SeenFile(digest, self._stamp(path), text)
         self._files.move_to_end(path)
         self._texts.pop(path, None)
@@ -88,6 +100,7 @@ class SeenFiles:
 
     def forget(self, path: str) -> None:
         """Forget a file and everything below it: the session itself deleted it or put another one there."""
+        self._forget_known(path)
         for each in self._below(path):
             del self._files[each]
             self._texts.pop(each, None)
@@ -96,6 +109,7 @@ class SeenFiles:
     def move(self, old: str, new: str) -> None:
         """Note that the session itself moved a file or a folder."""
         self.forget(new)
+        self._forget_known(old)
         for each in self._below(old):
             target = f"{new}{each.removeprefix(old)}"
             self._files[target] = replace(self._files.pop(each), stamp="")
@@ -113,7 +127,20 @@ class SeenFiles:
         """Forget every file, because the conversation that saw them is gone."""
         self._files.clear()
         self._texts.clear()
+        self._known.clear()
         self._version += 1
+
+    def overtook(self, who: str, path: str, text: str) -> bool:
+        """Return whether another agent has changed a file to `text` since `who` knew it. Then `who` knows it, too."""
+        digest = text_digest(text)
+        known = self._known.get((who, path), digest)
+        if known != digest:
+            self._known[who, path] = digest
+        return known != digest
+
+    def _forget_known(self, path: str) -> None:
+        for key in [key for key in list(self._known) if key[1] == path or key[1].startswith(f"{path}/")]:
+            self._known.pop(key, None)
 
     def has(self, path: str, text: str) -> bool:
         """Return whether exactly this text of the file was noted last."""

@@ -3,6 +3,7 @@
 import pytest
 
 from acp_agent.core.errors import ToolError
+from acp_agent.core.types import CallingAgent
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -96,3 +97,51 @@ async def test_what_the_session_deleted_or_copied_to_a_path_is_not_compared_with
         await bench.run("copy_path", source="new", destination="a")
     await bench.run("edit", **EDIT)
     assert bench.files.text("a") == "alpha\nBETA\nnew\n"
+
+
+SUB_AGENT = CallingAgent("general-1", "general", "card")
+
+
+@pytest.mark.parametrize("reader", [None, SUB_AGENT])
+async def test_a_whole_file_that_another_agent_has_changed_is_refused_once(reader: CallingAgent | None):
+    bench = Workbench({"a": OLD})
+    bench.agent = reader
+    await bench.run("read", path="a")
+    bench.agent = None if reader else SUB_AGENT
+    await bench.run("edit", **EDIT)
+    await bench.run("write", path="a", content="alpha\nBETA\nmore\n")
+    bench.agent = reader
+    invocation = await bench.understand("write", path="a", content="mine\n")
+    assert invocation.predicted_failure is not None, "the user is not asked"
+    assert "a was changed since you last read or wrote it" in invocation.predicted_failure.text
+    assert invocation.diffs == ()
+    with pytest.raises(ToolError):
+        await bench.execute(invocation)
+    assert bench.files.text("a") == "alpha\nBETA\nmore\n"
+    await bench.run("write", path="a", content="mine\n")
+    assert bench.files.text("a") == "mine\n"
+
+
+async def test_edits_of_several_agents_in_one_file_need_no_further_look():
+    bench = Workbench({"a": OLD})
+    await bench.run("read", path="a")
+    bench.agent = SUB_AGENT
+    await bench.run("edit", path="a", old_string="alpha", new_string="ALPHA")
+    bench.agent = None
+    await bench.run("edit", **EDIT)
+    assert bench.files.text("a") == "ALPHA\nBETA\n"
+
+
+async def test_a_file_that_others_changed_is_refused_once_and_not_once_more(bench: Workbench):
+    with pytest.raises(ToolError):
+        await bench.run("write", path="a", content="mine\n")
+    await bench.run("write", path="a", content="mine\n")
+    assert bench.files.text("a") == "mine\n"
+
+
+async def test_an_agent_that_has_not_seen_a_file_may_replace_it():
+    bench = Workbench({"a": OLD})
+    await bench.run("read", path="a")
+    bench.agent = SUB_AGENT
+    await bench.run("write", path="a", content="mine\n")
+    assert bench.files.text("a") == "mine\n"

@@ -2,11 +2,12 @@
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import Backends, Invocation, ToolContext
-from acp_agent.core.types import JsonObject, ToolCall, ToolResult
+from acp_agent.core.types import CallingAgent, JsonObject, ToolCall, ToolResult
 from acp_agent.tools.registry import Registry, default_tools
 from acp_agent.tools.tool import Tool
 from tests.fakes.fake_terminal import FakeTerminal, Script
@@ -18,6 +19,7 @@ class Workbench:
     """A registry (the default tools, unless told otherwise) over a memory file system and a fake terminal.
 
     progress  what running tools told the user's side, in order
+    agent     who makes the calls; None for the session's own agent
     """
 
     def __init__(
@@ -30,12 +32,13 @@ class Workbench:
         self.registry = Registry(default_tools() if tools is None else tools)
         self.progress: list[ToolProgress] = []
         self.deferred: list[Callable[[], Awaitable[None]]] = []
+        self.agent: CallingAgent | None = None
 
     def command(self, line: str, script: Script) -> None:
         self.terminal.on(line, script)
 
     async def understand(self, name: str, **arguments: object) -> Invocation:
-        return await self.registry.understand(call(name, arguments), self.files)
+        return await self.registry.understand(replace(call(name, arguments), agent=self.agent), self.files)
 
     async def execute(self, invocation: Invocation) -> ToolResult:
         return await invocation.run(self.context(invocation))
@@ -52,6 +55,7 @@ class Workbench:
             backends=Backends(self.files, self.terminal, self.programs, self.web),
             progress=self._progressed,
             defer=self.deferred.append,
+            agent=self.agent,
         )
 
     async def finish(self) -> None:
