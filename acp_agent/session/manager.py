@@ -370,9 +370,9 @@ class SessionManager:
             session.turns.end_with_session()
 
     def cancel_all(self) -> None:
-        """Cancel every turn, because the editor is gone."""
+        """Cancel every turn and begin none, because the editor is gone."""
         for session in self._known.values():
-            session.turns.end_with_session()
+            session.end_with_process()
 
     async def flush(self, *, within: float | None = None, patience: float | None = None) -> None:
         """Store the pending events of every session. See EventQueue.flush."""

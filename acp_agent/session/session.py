@@ -384,6 +384,12 @@ class Session:
             self.post_mode()
             self.post_options()
 
+    def end_with_process(self) -> None:
+        """Cancel the running turn and begin no scheduled one, because the process ends."""
+        if self._schedule is not None:
+            self._schedule.stop()
+        self.turns.end_with_session()
+
     async def close(self, *, tell: bool = True) -> None:
         """End the session: cancel a running turn, store the conversation and close the engine.
 

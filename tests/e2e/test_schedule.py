@@ -114,6 +114,15 @@ async def test_cancel_ends_the_commands_of_a_scheduled_turn_and_it_does_not_fire
     assert "Nothing is scheduled" in editor.text
 
 
+async def test_nothing_is_tried_again_while_the_agent_ends(tmp_path: Path):
+    async with scheduling(tmp_path, {"tests": [HANGS]}) as editor:
+        session = await editor.open()
+        await editor.say(session, "/schedule in 1 second: tests")
+        opened = await card(editor)
+    assert text_of(editor, opened).endswith("The session ends. It will run again.")
+    assert "not carried out" not in editor.log
+
+
 async def test_a_prompt_that_a_kill_has_cut_off_is_told_and_not_run_again(tmp_path: Path):
     script: Script = {"tests": [HANGS], "": [says("hello")]}
     session = ""

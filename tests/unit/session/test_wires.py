@@ -61,11 +61,13 @@ def waiting(log: list[Any], name: object, result: object = None) -> Callable[...
 # ------------------------------------------------------------------------------------------- sessions
 
 
-def test_every_turn_is_cancelled_when_the_editor_is_gone():
+def test_every_turn_is_cancelled_when_the_editor_is_gone_and_no_scheduled_one_begins():
     log = list[Any]()
-    known = {each: SimpleNamespace(turns=SimpleNamespace(end_with_session=noting(log, each))) for each in "ab"}
+    slots = {each: SimpleNamespace(end_with_session=noting(log, each)) for each in "ab"}
+    schedules = {"a": None, "b": SimpleNamespace(stop=noting(log, "stop"))}
+    known = {each: made(Session, turns=slots[each], _schedule=schedules[each]) for each in "ab"}
     made(SessionManager, _known=known).cancel_all()
-    assert log == ["a", "b"]
+    assert log == ["a", "stop", "b"]
 
 
 async def test_what_could_not_be_stored_is_stored_again_when_the_engine_is_closed():
