@@ -235,9 +235,13 @@ class CacheExecutor:
 
 
 def _digest(facts: CallFacts, stamps: list[str]) -> str:
-    """Return the SHA-256 over sorted arguments, subjects (such as the commands that a tool chose) and stamps."""
+    """Return the SHA-256 over sorted arguments, subjects (such as the commands that a tool chose) and stamps.
+
+    Each agent reads a file itself, since the tool notes which agent knows which text of it.
+    """
+    reader = facts.call.agent.id if stamps and facts.call.agent is not None else ""
     arguments = {key: value for key, value in (facts.call.arguments or {}).items() if key != _THINKING}
-    asked = (json.dumps(arguments, sort_keys=True), *map(repr, facts.subjects), *stamps)
+    asked = (reader, json.dumps(arguments, sort_keys=True), *map(repr, facts.subjects), *stamps)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Access,
+    CallingAgent,
     CommandSubject,
     ImagePart,
     JsonObject,
@@ -342,6 +343,21 @@ async def test_a_file_is_read_again_when_its_stamp_is_another() -> None:
     world.stamps["a"] = "2"
     assert not (await world.ask(call("read", READ))).cached
     assert (await world.ask(call("read", READ))).cached
+
+
+async def test_each_agent_reads_a_file_itself_and_searches_are_shared() -> None:
+    """The tool notes which agent knows which text of a file, so that `write` replaces nothing that the agent missed."""
+    world, agent = World(), CallingAgent("general-1", "general", "card")
+
+    def by_agent(invocation: Invocation) -> Invocation:
+        return replace(invocation, call=replace(invocation.call, agent=agent))
+
+    for asked in (call("read", READ), call("grep", LIST)):
+        await world.ask(asked)
+        await world.ask(by_agent(asked))
+        await world.ask(by_agent(asked))
+        await world.ask(asked)
+    assert world.runs == ["read", "read", "grep"]
 
 
 async def test_a_file_without_a_stamp_is_read_each_time() -> None:
