@@ -289,7 +289,7 @@ class SessionSubAgents:
     async def run(self, agent: str, task: str, parent: ParentCall) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if too many runs are active."""
         of_gate = self._gates is not None and parent.id in self._gates.calls
-        return await self._runs().run(agent, task, parent, self._worker if of_gate else None)
+        return await self._runs().run(agent, task, parent, self._worker if of_gate else None, judges=of_gate)
 
     async def evaluate(self, task: EvaluationTask, parent: ParentCall) -> Evaluation:
         """Let agents do and judge a task until it is approved. Raises ToolError if too many runs are active."""

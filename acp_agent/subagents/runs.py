@@ -145,14 +145,21 @@ class SubAgentRuns:
     # --------------------------------------------------------------------------------------- running
 
     async def run(
-        self, agent: str, task: str, parent: ParentCall, worker: Callable[[Definition], Worker] | None = None
+        self,
+        agent: str,
+        task: str,
+        parent: ParentCall,
+        worker: Callable[[Definition], Worker] | None = None,
+        *,
+        judges: bool = False,
     ) -> AgentRun:
         """Give an agent a task, and return the run when it has ended. Raises ToolError if there is no place.
 
         worker   returns the worker; None for the usual one
+        judges   whether it needs no place of the session and the process, because the agent that it judges waits for it
         """
         definition = self._find(agent)
-        run = self._begin(definition, task, (worker or self._needs.worker)(definition), parent.id)
+        run = self._begin(definition, task, (worker or self._needs.worker)(definition), parent.id, judges=judges)
         try:
             await self._work(run, parent.progress)
             run.told = True
@@ -193,11 +200,19 @@ class SubAgentRuns:
             shared.mail.close(run.id)
 
     def _begin(
-        self, definition: Definition, task: str, worker: Worker, card: str, run_id: str = "", *, beside: bool = False
+        self,
+        definition: Definition,
+        task: str,
+        worker: Worker,
+        card: str,
+        run_id: str = "",
+        *,
+        beside: bool = False,
+        judges: bool = False,
     ) -> _Run:
         """Return a new run, which has a place. Raises ToolError if there is none."""
         self._archive()
-        self._check_room(definition)
+        self._check_room(definition, judges=judges)
         if not run_id:
             number = self._numbers[definition.name] = self._numbers.get(definition.name, 0) + 1
             run_id = f"{definition.name}-{number}"
@@ -208,7 +223,7 @@ class SubAgentRuns:
             shared.began(run_id, definition)
         return run
 
-    def _check_room(self, definition: Definition) -> None:
+    def _check_room(self, definition: Definition, *, judges: bool) -> None:
         limits, running = self._needs.limits(), [run.id for run in self._runs.values() if not run.ended]
         taken, name = self._needs.slots.taken, definition.name
         here = sum(1 for run in self._runs.values() if not run.ended and run.definition.name == name)
@@ -222,7 +237,7 @@ class SubAgentRuns:
                     f"Agent at capacity ({its}/{most}{where}): {name} cannot take another task now",
                     "Wait for one of its reports and call again, give the task to another agent, or do it yourself.",
                 )
-        if len(running) < limits.in_session and taken < limits.in_process:
+        if judges or (len(running) < limits.in_session and taken < limits.in_process):
             return
         full = len(running) >= limits.in_session
         count = f"{len(running)}/{limits.in_session} of this session" if full else f"{taken}/{limits.in_process} in all"

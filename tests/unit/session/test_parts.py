@@ -491,12 +491,12 @@ async def test_idle_sessions_are_evicted_while_that_is_wanted(monkeypatch: pytes
     assert log == ["share", "share", 60.0]
 
 
-async def test_only_an_agent_that_a_quality_gate_asks_works_without_the_gates():
-    async def run(*given: Any) -> Any:
-        return given[-1]
+async def test_only_an_agent_that_a_quality_gate_asks_works_without_the_gates_and_without_a_place():
+    async def run(*given: Any, judges: bool) -> Any:
+        return given[-1], judges
 
-    agents = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker")
-    for gates, workers in ((None, [None, None]), (SimpleNamespace(calls=["gate"]), ["worker", None])):
+    agents, other = made(SessionSubAgents, _runs=lambda: SimpleNamespace(run=run), _worker="worker"), (None, False)
+    for gates, workers in ((None, [other, other]), (SimpleNamespace(calls=["gate"]), [("worker", True), other])):
         agents._gates = gates
         assert [await agents.run("scout", "look", SimpleNamespace(id=each)) for each in ("gate", "model")] == workers
 

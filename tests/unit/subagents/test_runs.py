@@ -318,6 +318,17 @@ async def test_there_are_places_in_the_session_and_in_the_process(bench: Bench):
         await bench.runs.spawn("explore", "look")
 
 
+async def test_a_judge_needs_no_place_because_those_whose_work_it_judges_have_one_and_wait(bench: Bench):
+    bench.limits = RunLimits(in_process=1, in_session=1)
+    await bench.runs.spawn("general", "hold")
+    await bench.puppet.begun.wait()
+    assert (await bench.runs.run("review", "judge", bench.parent, judges=True)).report == "hold then judge"
+    with pytest.raises(ToolError, match="capacity"):
+        await bench.runs.run("review", "look", bench.parent)
+    await bench.runs.end()
+    assert bench.slots.taken == 0
+
+
 async def test_runs_that_ended_long_ago_are_forgotten(bench: Bench):
     await bench.runs.run("explore", "look", bench.parent)
     assert len(bench.runs.runs()) == 1
