@@ -39,6 +39,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.sessions import HistoryState
 
 BYTES_PER_TOKEN = 4
+_MOST_TOKENS = 10_000_000  # the largest window that a user can set
 _IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs, independent of its bytes
 _MESSAGE_TOKENS = 4  # role and separators
 
@@ -133,8 +134,12 @@ class History:
         return self._fill.tokens
 
     def measured(self, tokens: int) -> None:
-        """Note that the model counted `tokens` for everything up to and including the last message."""
-        self._fill = self._fill._replace(tokens=tokens)
+        """Note that the model counted `tokens` for everything up to and including the last message.
+
+        A count that no model can hold is ignored: some servers send a negative number without its sign.
+        """
+        if tokens <= _MOST_TOKENS:
+            self._fill = self._fill._replace(tokens=tokens)
 
     def restore_counts(self, knowledge: int, tokens: int) -> None:
         """Note how many leading parts are summaries and how many tokens were counted, after a session was restored."""

@@ -450,7 +450,7 @@ class _Turn:
             self._spoke = self._spoke or reply.spoke
         if done.usage.context:
             self._history.measured(done.usage.context)
-        await agent.emit(UsageChanged(done.usage.context or self._history.estimate(), agent.provider.context_window))
+        await agent.emit(UsageChanged(self._history.estimate(), agent.provider.context_window))
         return done, received
 
     def _tell_model(self, note: str | None) -> None:

@@ -199,7 +199,7 @@ def arguments_text(use: ToolUsePart) -> str:
 
 
 MAX_DEPTH: Final = 64
-_MINUS_ONE: Final = 2**32 - 1  # as an unsigned number of 32 bits
+_UNSIGNED: Final = 2**31  # from here on a number of 32 bits may be a negative one without its sign
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -308,8 +308,13 @@ def as_text(value: Json) -> str:
 
 
 def as_count(value: Json) -> int:
-    """Return a positive integer below 2**32 - 1, or 0 for any other value. Some servers write -1 without its sign."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MINUS_ONE else 0
+    """Return a positive integer below 2**31, or 0 for any other value. Some servers write -1 without its sign.
+
+    Gateways written in Java or Lua write integers as 3.0.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _UNSIGNED else 0
 
 
 def _check_depth(value: Json) -> None:

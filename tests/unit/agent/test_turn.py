@@ -239,6 +239,12 @@ async def test_usage_is_estimated_for_a_model_that_reports_none() -> None:
     assert 1000 <= talk.usage[0].used <= 1100
 
 
+async def test_a_count_that_no_model_can_hold_does_not_fill_the_conversation() -> None:
+    talk = Conversation([Step(text="ok", usage=Usage(input=2**31 - 1, output=2**31 - 1)), Step(text="fine")])
+    assert [await talk.prompt(), await talk.prompt()] == [StopReason.END_TURN] * 2
+    assert talk.usage[0].used < 100
+
+
 async def test_the_iteration_cap_ends_the_turn_and_the_next_prompt_goes_on() -> None:
     script = [*(use(call("look", n=n)) for n in range(3)), say("rest")]
     talk = Conversation(script, {"look": echo}, limits=Limits(max_tool_iterations=3))

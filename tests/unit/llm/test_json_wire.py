@@ -71,7 +71,8 @@ def test_no_arguments_at_all_are_an_empty_object() -> None:
 
 
 def test_a_count_is_a_positive_integer_or_nothing() -> None:
-    assert [as_count(value) for value in (3, 0, -1, True, 2.5, "4", None)] == [3, 0, 0, 0, 0, 0, 0]
+    assert [as_count(value) for value in (3, 3.0, 0, -1, True, 2.5, "4", None)] == [3, 3, 0, 0, 0, 0, 0, 0]
+    assert [as_count(2**bits - 2) for bits in (32, 63, 64)] == [0, 0, 0]
     assert [as_count(2**bits - 1) for bits in (32, 63, 64)] == [0, 0, 0]  # -1 of a server that counts without a sign
 
 
