@@ -31,6 +31,8 @@ _FINAL: Final = 200
 """The lowest status of a final answer. Lower ones are interim."""
 _BACKLOG: Final = 1024 * 1024
 """Above this many unread bytes of an answer, reading from the socket pauses."""
+_GZIP: Final = b"\x1f\x8b"
+"""The first bytes of every member of gzip data."""
 _UNPACKED: Final = 1024 * 1024
 """The most bytes that are unpacked at a time."""
 _NEXT_ADDRESS: Final = 0.25
@@ -274,7 +276,7 @@ _SAFE: Final = "/%:=&?~+!$,;'@()*[]"
 
 def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, headers: Mapping[str, str]) -> bytes:
     """Return a request as it is sent. Raises HttpError for a header that cannot be sent."""
-    sent = {"host": address.authority, "accept": "*/*", "accept-encoding": "gzip, deflate", **headers}
+    sent = {"host": address.authority, "accept": "*/*", "accept-encoding": "gzip", **headers}
     if parsed.username is not None:
         pair = f"{unquote(parsed.username)}:{unquote(parsed.password or '')}"
         sent["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
@@ -416,12 +418,16 @@ class DirectExchange:
                 raise _broken_off()
             if inflate is None and piece:
                 yield piece
-            while inflate is not None and piece and not inflate.eof:
+            while inflate is not None and piece:
+                if inflate.eof:
+                    if not _GZIP.startswith(piece[:2]):
+                        break
+                    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # the next member (RFC 1952, 2.2)
                 try:
                     unpacked = inflate.decompress(piece, _UNPACKED)
                 except zlib.error as error:
                     raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
-                piece = inflate.unconsumed_tail
+                piece = inflate.unconsumed_tail or inflate.unused_data
                 if unpacked:
                     yield unpacked
             if self._response.ended:

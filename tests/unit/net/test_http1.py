@@ -349,6 +349,15 @@ async def test_a_packed_body_is_unpacked(http: HttpClient, coding: bytes, pack: 
         await http.aclose()
 
 
+async def test_a_body_of_several_gzip_members_is_unpacked_however_it_arrives() -> None:
+    packed = gzip.compress(b"ab") + gzip.compress(b"cd") + b"\0\0"
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    for cut in range(len(packed)):
+        exchange = DirectExchange(PieceByPiece([head, packed[:cut], packed[cut:]]), 1.0)
+        await exchange.begin(b"")
+        assert b"".join([piece async for piece in exchange.body()]) == b"abcd"
+
+
 async def test_a_body_that_unpacks_to_much_comes_in_pieces() -> None:
     packed = gzip.compress(bytes(8_000_000))
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
