@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Final, assert_never
 
 from acp_agent.core.errors import ProviderError
@@ -54,6 +55,7 @@ from acp_agent.llm.exchange import (
     broken_stream,
     parse_event,
     read_rest,
+    reported_error,
     shown_deltas,
     stream_failure,
 )
@@ -104,10 +106,16 @@ class AnthropicReply:
 
     def __init__(self, maker: str) -> None:
         self._maker = maker
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[tuple[int, _Block]] = []  # with the index of each
+        self._by_index: dict[int, _Block] = {}
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._stop_reason = ""
         self.complete = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the answer has arrived. Some servers leave out the last event, `message_stop`."""
+        return self.complete or bool(self._stop_reason)
 
     def feed(self, event: JsonObject) -> ModelText | ModelThought | None:
         """Read one event. Return the delta to show now, if there is one."""
@@ -131,11 +139,11 @@ class AnthropicReply:
         return None
 
     def done(self) -> ModelDone:
-        """Return the whole message. Call it once, after `complete`."""
+        """Return the whole message. Call it once, when it `is_whole`."""
         seen: dict[str, list[ToolUsePart]] = {}
         parts: list[Part] = []
-        for index in sorted(self._blocks):
-            part = self._part(self._blocks[index], seen)
+        for _, block in sorted(self._blocks, key=itemgetter(0)):
+            part = self._part(block, seen)
             if part is not None:
                 parts.append(part)
         message = Message(Role.ASSISTANT, tuple(parts))
@@ -145,11 +153,12 @@ class AnthropicReply:
         return ModelDone(message, stop, Usage(*map(self._counts.__getitem__, _COUNTS)))
 
     def _start(self, index: int, start: JsonObject) -> ModelText | ModelThought | None:
-        self._blocks[index] = _Block(start)
+        block = self._by_index[index] = _Block(start)  # some servers number every block 0
+        self._blocks.append((index, block))
         return _shown(as_text(start.get("type")), as_text(start.get("text")) or as_text(start.get("thinking")))
 
     def _grow(self, index: int, delta: JsonObject) -> ModelText | ModelThought | None:
-        block = self._blocks.get(index)
+        block = self._by_index.get(index)
         key = _PIECES.get(as_text(delta.get("type")))
         if block is None or key is None:
             return None
@@ -301,6 +310,7 @@ def _mark_last_block(messages: list[Json]) -> None:
 
 
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
+_DONE: Final = "[DONE]"  # sent by servers that also have the Chat Completions API
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after message_stop
 
 
@@ -316,7 +326,7 @@ class AnthropicProvider(HttpProvider):
         """Stream an answer, as the port says.
 
         Raises:
-            ProviderError: also for an `error` event, and (PROTOCOL) for a stream that ends before `message_stop`.
+            ProviderError: also for an `error` event, and (PROTOCOL) for a stream that ends before its stop reason.
 
         """
         endpoint = self._endpoint
@@ -324,18 +334,19 @@ class AnthropicProvider(HttpProvider):
         body, adapts = partial(self._body, request), partial(self._adapts, request)
 
         def feed(event: ServerEvent) -> Sequence[ModelText | ModelThought]:
-            if reply.complete:
+            if reply.complete or (reply.is_whole and event.data.strip() == _DONE):
                 return ()
             message = parse_event(endpoint, event)
-            if message.get("type") == "error":
-                raise stream_failure(endpoint, as_object(message.get("error")))
+            error = reported_error(event, message)
+            if error is not None:
+                raise stream_failure(endpoint, error)
             delta = reply.feed(message)
             return () if delta is None else (delta,)
 
         async with self._events("/v1/messages", body, adapts) as blocks:
             async for delta in shown_deltas(blocks, feed, lambda: reply.complete):
                 yield delta
-            if not reply.complete:
+            if not reply.is_whole:
                 raise broken_stream(endpoint, "ended its answer before it was whole")
             await read_rest(blocks, _PATIENCE)
         yield reply.done()

@@ -59,7 +59,7 @@ _STATUS_OF_TYPE: Final = {
 
 
 def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """Return the error for a status other than 200. `headers` have lower-case names; `body` may be cut."""
+    """Return the error for a status other than 2xx. `headers` have lower-case names; `body` may be cut."""
     if 300 <= status < 400:
         where = _cleaned(headers.get("location", "").partition("?")[0], endpoint) or "another address"
         message = f"{endpoint.provider} redirects ({status}) to {where}: set base_url to the final address"
@@ -68,11 +68,22 @@ def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str
     return _failure(endpoint, status, _cleaned(detail, endpoint), error_type, _retry_after(headers))
 
 
-def stream_failure(endpoint: ModelEndpoint, error: JsonObject) -> ProviderError:
-    """Return the error for an `error` object inside a stream that began with status 200."""
-    names = (as_text(error.get("type")), as_text(error.get("code")))
-    detail = as_text(error.get("message")) or next(filter(None, names), "no reason given")
-    return _failure(endpoint, _status_in(error) or 500, _cleaned(detail, endpoint), " ".join(names), None)
+def stream_failure(endpoint: ModelEndpoint, error: Json) -> ProviderError:
+    """Return the error for an `error` inside a stream that began with status 200: an object, a list or a text."""
+    told = as_object(next(iter(as_list(error)), error))
+    names = (as_text(told.get("type")), as_text(told.get("code")))
+    detail = _reason(error) or next(filter(None, names), "no reason given")
+    return _failure(endpoint, _status_in(told) or 500, _cleaned(detail, endpoint), " ".join(names), None)
+
+
+def reported_error(event: "ServerEvent", message: JsonObject) -> Json:
+    """Return the error that an event reports instead of a piece of the answer, or None.
+
+    It is the member `error`, or the whole message. Older versions of vLLM send `{"object": "error", "message": ...}`.
+    """
+    if message.get("error"):
+        return message["error"]
+    return message if "error" in (event.name, message.get("type"), message.get("object")) else None
 
 
 def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> ProviderError:
@@ -111,7 +122,7 @@ def _failure(
         kind = ProviderErrorKind.AUTH
         act = "refused the API key" if endpoint.api_key else "wants an API key"
         message = f"{provider} {act} ({told}): check {endpoint.key_source}"
-    elif status == 404:
+    elif status in (404, 405, 410):  # web servers answer 405 to a wrong path, vendors 410 for a retired model
         kind = ProviderErrorKind.NOT_FOUND
         message = f"{provider} does not know the model {model!r} or the address ({told}): check model and base_url"
     elif status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(evidence)):
@@ -123,7 +134,7 @@ def _failure(
     elif status in (408, 504):
         kind = ProviderErrorKind.TIMEOUT
         message = f"{provider} did not finish in time ({told})"
-    elif status in (503, 529):
+    elif status in (409, 425, 503, 529):  # a lock that another request holds; a request that came too early
         kind = ProviderErrorKind.OVERLOADED
         message = f"{provider} is overloaded ({told}){when}"
     elif status >= 500:
@@ -133,38 +144,47 @@ def _failure(
 
 
 def _status_in(error: JsonObject) -> int | None:
-    """Return the status that an `error` object names by its code or its type."""
-    code = error.get("code")
-    if isinstance(code, int) and 400 <= code < 600:
-        return code
-    statuses = map(_STATUS_OF_TYPE.get, (as_text(error.get("type")), as_text(code)))
-    return next(filter(None, statuses), None)
+    """Return the status that an `error` object names by its code or its type. LiteLLM sends the code as a text."""
+    code, kind, status = error.get("code"), error.get("type"), error.get("status")
+    for each in (code, status):
+        if isinstance(each, int | str) and re.fullmatch(r"[45]\d\d", str(each), re.ASCII):
+            return int(each)
+    return next(filter(None, map(_STATUS_OF_TYPE.get, (as_text(kind), as_text(code)))), None)
 
 
 def _detail(body: bytes) -> tuple[str, str]:
-    """Return the error type and the message of an answer: the whole text if it is not JSON.
-
-    FastAPI and Mistral put a list of faults in place of a message. The `input` of a fault is left out, since it repeats
-    the request.
-    """
-    text = body.decode("utf-8", "replace").strip()
+    """Return the error type and the reason in an answer. The reason is the whole text if the answer is not JSON."""
+    text = body.decode("utf-8-sig", "replace").strip()
     try:
-        document = read_object(text)
+        document = read_object(f'{{"errors":{text}}}' if text.startswith("[") else text)
     except ValueError:
         return "", "a web page" if text[:200].lstrip().lower().startswith(("<!doctype", "<html")) else text
-    error: Json = document.get("error", document.get("detail"))
-    inner = as_object(error)
+    inner = as_object(document.get("error", document.get("detail")))
     names = (as_text(inner.get("type")), as_text(inner.get("code")))
-    detail = as_text(inner.get("message")) or as_text(error) or as_text(document.get("message"))
-    lists = error, document.get("errors"), as_object(document.get("message")).get("detail")
-    faults = "; ".join(filter(None, (_fault(each) for found in lists for each in as_list(found))))
-    return " ".join(filter(None, names)), detail or faults
+    return " ".join(filter(None, names)), _reason(document)
 
 
-def _fault(found: Json) -> str:
-    """Return a fault of FastAPI's list as text: `body.top_k: Extra inputs are not permitted`."""
-    place = ".".join(str(step) for step in as_list(as_object(found).get("loc")) if isinstance(step, str | int))
-    return ": ".join(filter(None, (place, as_text(as_object(found).get("msg")))))
+_REASONS: Final = ("error", "message", "detail", "errors", "msg")
+
+
+def _reason(value: Json) -> str:
+    """Return the reason in an error of any form: a text, a list, or an object with a member that holds it.
+
+    FastAPI and Mistral send a list of faults: `body.top_k: Extra inputs are not permitted`. The `input` of a fault is
+    left out, since it repeats the request. OpenRouter adds what the model's own server answered, in `metadata`.
+    """
+    match value:
+        case str():
+            return value
+        case list():
+            return "; ".join(filter(None, map(_reason, value)))
+        case dict():
+            place = ".".join(str(step) for step in as_list(value.get("loc")) if isinstance(step, str | int))
+            said = next(filter(None, (_reason(value.get(name)) for name in _REASONS)), "")
+            origin = as_text(as_object(value.get("metadata")).get("raw"))
+            return ": ".join(filter(None, (place, said, _detail(origin.encode("utf-8", "replace"))[1])))
+        case _:
+            return ""
 
 
 def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
@@ -279,11 +299,14 @@ Block: TypeAlias = Sequence[ServerEvent]
 async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Block]:
     """Yield the events of a byte stream. The standard drops an event that the end of the stream cuts off.
 
+    Servers fill pauses with events of blank data, or with the event "ping", whose data may be any text. They are left
+    out.
+
     Raises EventTooLarge, and the errors of `chunks`.
     """
     splitter = EventSplitter()
     async for chunk in chunks:
-        yield tuple(splitter.feed(chunk))
+        yield tuple(event for event in splitter.feed(chunk) if event.name != "ping" and event.data.strip())
 
 
 Delta: TypeAlias = ModelText | ModelThought
@@ -342,7 +365,7 @@ async def open_event_stream(
     """POST `body` to `base_url` + `path` and yield the event stream of the answer. Leaving the context closes it.
 
     Raises:
-        ProviderError: the status is not 200, the answer is not an event stream, or the stream breaks.
+        ProviderError: the status is not 2xx, the answer is not an event stream, or the stream breaks.
 
     """
     request = HttpRequest(
@@ -358,7 +381,7 @@ async def open_event_stream(
         read_timeout=endpoint.timeout,
     )
     async with http.send(request) as answer:
-        if answer.status != 200:
+        if not answer.succeeded:
             raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
         content_type = answer.headers.get("content-type", "").lower()
         if content_type.startswith(_NOT_EVENTS):
@@ -385,10 +408,12 @@ async def limit_size(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> A
 
 
 def parse_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
-    """Return the JSON object of an event. Raises ProviderError (PROTOCOL) for any other data."""
+    """Return the JSON object of an event. Raises ProviderError: PROTOCOL, or the error that its text reports."""
     try:
         return read_object(event.data)
     except ValueError as error:
+        if event.name == "error":
+            raise stream_failure(endpoint, event.data) from error
         raise broken_stream(endpoint, f"sent an event that cannot be read ({error})") from error
 
 
@@ -416,7 +441,7 @@ async def get_json(
     limit      the most bytes of the answer
 
     Raises:
-        ProviderError: the status is not 200, or the answer is too late, too long or not a JSON object.
+        ProviderError: the status is not 2xx, or the answer is too late, too long or not a JSON object.
 
     """
     request = HttpRequest(endpoint.provider, endpoint.base_url + path, _headers(headers), None, patience)
@@ -500,7 +525,7 @@ async def _object(
     try:
         with anyio.fail_after(patience):
             async with opening as answer:
-                if answer.status != 200:
+                if not answer.succeeded:
                     raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
                 body = await answer.body(limit)
     except TimeoutError as error:

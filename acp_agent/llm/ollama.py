@@ -365,7 +365,7 @@ async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> 
 
 
 def _refusal(endpoint: ModelEndpoint, answer: StreamedResponse, body: bytes) -> ProviderError:
-    """Return the error for a status other than 200, with a hint that helps on Ollama."""
+    """Return the error for a status other than 2xx, with a hint that helps on Ollama."""
     error = http_failure(endpoint, answer.status, answer.headers, body)
     hint = ""
     if answer.status == 404 and b"not found" in body and endpoint.model.encode() in body:
@@ -439,9 +439,9 @@ class OllamaProvider(HttpProvider):
         ):
             async for line in lines:
                 error: Json = line.get("error")
-                if error and isinstance(error, str):
+                if isinstance(error, str) and error:
                     error = {"message": error, "code": line.get("status")}
-                if isinstance(error, dict):
+                if error:
                     raise stream_failure(endpoint, error)
                 for delta in reply.feed(line):
                     yield delta
@@ -484,7 +484,7 @@ class OllamaProvider(HttpProvider):
         }
         request = HttpRequest(self.name, self._endpoint.base_url + path, headers, body, patience)
         async with self._http.send(request) as answer:
-            if answer.status != 200:
+            if not answer.succeeded:
                 raise _refusal(self._endpoint, answer, await answer.excerpt())
             yield answer
 

@@ -53,6 +53,7 @@ from acp_agent.llm.exchange import (
     broken_stream,
     parse_event,
     read_rest,
+    reported_error,
     shown_deltas,
     stream_failure,
 )
@@ -68,6 +69,7 @@ _STOPS: Final = {
     "function_call": ModelStop.TOOL_USE,
     "length": ModelStop.MAX_TOKENS,
     "max_tokens": ModelStop.MAX_TOKENS,
+    "model_length": ModelStop.MAX_TOKENS,  # of Mistral: the context window is full
     "content_filter": ModelStop.REFUSAL,
     "refusal": ModelStop.REFUSAL,
 }
@@ -139,7 +141,7 @@ class OpenAIReply:
             use = tool_use(call.id, call.name, read_arguments(raw), raw, seen, "call")
             if use is not None:
                 parts.append(use)
-        stop = ModelStop.REFUSAL if self._refused else _STOPS.get(self.finish_reason, ModelStop.END)
+        stop = ModelStop.REFUSAL if self._refused else _STOPS.get(self.finish_reason.lower(), ModelStop.END)
         if stop in (ModelStop.END, ModelStop.TOOL_USE):
             stop = ModelStop.TOOL_USE if self._calls else ModelStop.END
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), stop, self._usage)
@@ -432,9 +434,7 @@ class OpenAIProvider(HttpProvider):
     def _chunk(self, event: ServerEvent) -> JsonObject:
         """Return the chunk of an event. Raises ProviderError if the event reports an error."""
         chunk = parse_event(self._endpoint, event)
-        error: Json = chunk.get("error")
-        if error and isinstance(error, str):
-            error = {"message": error}
-        if isinstance(error, dict) or event.name == "error":
-            raise stream_failure(self._endpoint, error if isinstance(error, dict) else chunk)
+        error = reported_error(event, chunk)
+        if error is not None:
+            raise stream_failure(self._endpoint, error)
         return chunk

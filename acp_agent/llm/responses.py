@@ -56,6 +56,7 @@ from acp_agent.llm.exchange import (
     broken_stream,
     parse_event,
     read_rest,
+    reported_error,
     shown_deltas,
     stream_failure,
 )
@@ -414,7 +415,7 @@ class ResponsesProvider(HttpProvider):
                 return ()
             message = parse_event(self._endpoint, event)
             kind = as_text(message.get("type")) or event.name
-            error = _failure_in(kind, message)
+            error = _failure_in(event, kind, message)
             if error is not None:
                 raise stream_failure(self._endpoint, error)
             return reply.feed(kind, message)
@@ -448,17 +449,11 @@ class ResponsesProvider(HttpProvider):
         return True
 
 
-def _failure_in(kind: str, message: JsonObject) -> JsonObject | None:
-    """Return the error that an event reports: a nested or flat `error`, or a failed response. Else return None."""
-    response, told = as_object(message.get("response")), message.get("error")
+def _failure_in(event: ServerEvent, kind: str, message: JsonObject) -> Json:
+    """Return the error that an event reports, by itself or by a failed response. Else return None."""
+    error, response = reported_error(event, message), as_object(message.get("response"))
     status = as_text(response.get("status"))
-    if told:
-        error = as_object(told) or {"message": as_text(told)}
-    elif kind == "error":
-        error = {name: message.get(name) for name in ("code", "message")}
-    elif kind == "response.failed" or status in ("failed", "cancelled"):
+    if error is None and (kind == "response.failed" or status in ("failed", "cancelled")):
         error = as_object(response.get("error")) or {"message": f"the response is {status or 'failed'}"}
-    else:
-        return None
-    meaning = _TYPES.get(as_text(error.get("code")))
-    return {**error, "type": meaning} if meaning else error
+    meaning = _TYPES.get(as_text(as_object(error).get("code")))
+    return {**as_object(error), "type": meaning} if meaning else error

@@ -80,6 +80,11 @@ class StreamedResponse:
         self.status = exchange.status
         self.headers = exchange.headers
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the status is 2xx. Some gateways answer every POST with 201."""
+        return 200 <= self.status < 300
+
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body piece by piece as the network delivers it. Raises ProviderError."""
         with translated(self._request):

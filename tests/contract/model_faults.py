@@ -206,6 +206,10 @@ ODDITIES = {
         ("naïve 😀", "Done."),
     ),
     "gzip": Oddity(lambda wire: [Reply.zipped(wire.stream(text=["packed"]))], says=("packed",)),
+    "the status 201": Oddity(
+        lambda wire: [Reply([Send(wire.stream(text=["created"]))], 201)],
+        says=("created",),
+    ),
     "a careless content type": Oddity(
         lambda wire: [Reply([Send(wire.stream(text=["plain"]))], headers=(("content-type", "text/plain"),))],
         says=("plain",),

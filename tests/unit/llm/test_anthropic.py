@@ -356,6 +356,15 @@ def test_an_input_of_another_type_is_read_as_text_or_no_empty_object(sent_input:
     assert (use.arguments, use.raw_arguments) == (arguments, raw)
 
 
+@each_row("indices", [[0, 0, 0], [0.0, 1.0, 2.0], [None, None, None]])
+def test_blocks_that_a_server_numbers_oddly_are_told_apart(indices: list[float | None]) -> None:
+    calls = [streams.CALL, streams.OTHER_CALL]
+    events = events_of(streams.anthropic(text=["Hm."], calls=calls))
+    odd = [{**event, "index": indices[event["index"]]} if "index" in event else event for event in events]
+    assert read(*odd) == read(*events)
+    assert len(read(*odd).message.parts) == 3
+
+
 def test_usage_told_at_the_end_does_not_undo_what_was_told_at_the_start() -> None:
     done = read(
         {"type": "message_start", "message": {"usage": {"input_tokens": 9, "cache_read_input_tokens": 5}}},
@@ -446,3 +455,26 @@ async def test_any_other_refusal_is_told(refusal: HttpReply, history: tuple[Mess
         with pytest.raises(ProviderError):
             await ask(server, *history)
     assert len(server.requests) == 1
+
+
+@pytest.mark.anyio
+@each_row("end", [b"", b"data: [DONE]\n\n"])
+async def test_an_answer_with_a_stop_reason_is_whole_without_the_last_event(end: bytes) -> None:
+    stream = streams.anthropic(text=["ok"])
+    cut = stream[: stream.index(b"event: message_stop")]
+    async with ScriptedHttp([HttpReply.stream(cut + end)]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.ANTHROPIC, base_url=server.url)])
+        events = [event async for event in catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", (user("hi"),)))]
+        await catalog.aclose()
+    assert isinstance(events[-1], ModelDone)
+    assert events[-1].message.text == "ok"
+
+
+@pytest.mark.anyio
+@each_row("error", [{"type": "error", "error": "gone"}, {"error": {"message": "gone"}}, {"error": ["gone"]}])
+async def test_an_error_in_any_shape_inside_the_stream_is_told(error: dict[str, Any]) -> None:
+    async with ScriptedHttp([HttpReply.stream(streams.sse(error))]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.ANTHROPIC, base_url=server.url)])
+        with pytest.raises(ProviderError, match="gone"):
+            await anext(aiter(catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", (user("hi"),)))))
+        await catalog.aclose()

@@ -92,3 +92,11 @@ async def test_events_come_as_their_chunk_comes() -> None:
             seen += [event.data for event in block]
             second.set()
     assert seen == ["1", "2"]
+
+
+@pytest.mark.anyio
+async def test_events_that_only_fill_a_pause_are_left_out() -> None:
+    async def arriving() -> AsyncIterator[bytes]:
+        yield b"data:\n\nevent: ping\ndata: 12:00\n\ndata: 1\n\ndata: \ndata:\n\n"
+
+    assert [block async for block in server_events(arriving())] == [(ServerEvent("message", "1"),)]

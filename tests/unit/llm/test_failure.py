@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
@@ -79,11 +80,14 @@ def test_a_401_without_a_key_says_that_one_is_wanted() -> None:
         ({"type": "api_error", "message": "x"}, ProviderErrorKind.SERVER, 500),
         ({"code": 502, "message": "Bad gateway"}, ProviderErrorKind.SERVER, 502),
         ({"code": "context_length_exceeded"}, ProviderErrorKind.CONTEXT_TOO_LONG, 413),
+        ({"code": "429", "message": "x"}, ProviderErrorKind.RATE_LIMITED, 429),  # LiteLLM
+        ({"status": 503, "message": "x"}, ProviderErrorKind.OVERLOADED, 503),
+        ([{"code": 400, "message": "x"}], ProviderErrorKind.INVALID_REQUEST, 400),
         ({"code": 9, "message": "who knows"}, ProviderErrorKind.SERVER, 500),
         ({}, ProviderErrorKind.SERVER, 500),
     ],
 )
-def test_an_error_in_the_stream_is_mapped_by_type_or_code(error: dict, kind: ProviderErrorKind, status: int) -> None:
+def test_an_error_in_the_stream_is_mapped_by_type_or_code(error: Any, kind: ProviderErrorKind, status: int) -> None:
     failure = stream_failure(ENDPOINT, error)
     assert (failure.kind, failure.status) == (kind, status)
 
@@ -111,6 +115,41 @@ def test_the_users_words_in_a_list_of_faults_are_neither_told_nor_taken_for_the_
     assert failure.kind is ProviderErrorKind.INVALID_REQUEST
     assert "body.messages.0: Field required" in str(failure)
     assert "billing" not in str(failure)
+
+
+@each_row(
+    "error",
+    [
+        "broke",
+        ["broke"],
+        [{"message": "broke"}],
+        {"msg": "broke"},
+        {"error": {"message": "broke"}},
+        {"message": "Provider returned error", "metadata": {"raw": '{"error": {"message": "broke"}}'}},  # OpenRouter
+        {"message": "Provider returned error", "metadata": {"raw": "broke"}},
+    ],
+)
+def test_the_reason_is_found_in_every_shape_of_an_error(error: Any) -> None:
+    assert "broke" in str(stream_failure(ENDPOINT, error))
+    for body in (json.dumps({"error": error}), json.dumps({"errors": error}), "\ufeff" + json.dumps([error])):
+        told = str(http_failure(ENDPOINT, 400, {}, body.encode()))
+        assert "broke)" in told
+        assert "{" not in told
+
+
+@each_row(
+    "status, kind",
+    [
+        (405, ProviderErrorKind.NOT_FOUND),
+        (410, ProviderErrorKind.NOT_FOUND),
+        (409, ProviderErrorKind.OVERLOADED),
+        (425, ProviderErrorKind.OVERLOADED),
+    ],
+)
+def test_a_status_that_is_not_about_the_conversation_does_not_blame_it(status: int, kind: ProviderErrorKind) -> None:
+    failure = http_failure(ENDPOINT, status, {}, b"")
+    assert failure.kind is kind
+    assert "new session" not in str(failure)
 
 
 def test_an_empty_object_adds_nothing_to_the_status() -> None:

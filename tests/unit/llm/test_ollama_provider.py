@@ -314,6 +314,7 @@ async def test_what_follows_the_last_line_changes_nothing(tail: bytes) -> None:
         ({"error": "the input length exceeds the context length"}, ProviderErrorKind.CONTEXT_TOO_LONG, "compact it"),
         ({"error": "slow down", "status": 429}, ProviderErrorKind.RATE_LIMITED, "slow down"),
         ({"error": {"message": "odd", "type": "overloaded_error"}}, ProviderErrorKind.OVERLOADED, "odd"),
+        ({"error": ["odd"]}, ProviderErrorKind.SERVER, "odd"),
         ({**ollama_line({"content": "x"}, done="stop"), "error": "late"}, ProviderErrorKind.SERVER, "late"),
     ],
 )

@@ -469,7 +469,10 @@ async def test_what_follows_the_finish_reason_may_be_missing_or_broken(tail: byt
     [
         (streams.sse({"error": "out of memory"}), ProviderErrorKind.SERVER),
         (streams.sse({"error": {"code": 429, "message": "x"}, "choices": []}), ProviderErrorKind.RATE_LIMITED),
+        (streams.sse({"error": ["out of memory"]}), ProviderErrorKind.SERVER),
         (streams.sse({"message": "boom"}, "error"), ProviderErrorKind.SERVER),
+        (streams.sse({"object": "error", "message": "x", "code": 400}), ProviderErrorKind.INVALID_REQUEST),
+        (b"event: error\ndata: out of memory\n\n", ProviderErrorKind.SERVER),
         (streams.sse(chat_chunk({}, "error")), ProviderErrorKind.SERVER),
     ],
 )
