@@ -57,7 +57,9 @@ def fit_schema(schema: Json) -> JsonObject:
         if not _PARAMETER.fullmatch(name):
             raise ValueError(f'"{visible(name[:60])}" is not a parameter name that model APIs take')
     root = {key: value for key, value in schema.items() if key not in rules}
-    return {**_fit_object(root, root), **({} if "properties" in root else {"properties": {}})}
+    fit = _fit_object(root, root)
+    fit = _fit_object(fit, fit)  # a reference may lead into what has changed
+    return {**fit, **({} if "properties" in fit else {"properties": {}})}
 
 
 def estimated_size(value: Json, limit: int) -> int:
@@ -91,6 +93,12 @@ def _fit(node: Json, root: JsonObject) -> Json:
 
 
 def _fit_object(node: JsonObject, root: JsonObject) -> JsonObject:
+    node = {key: value for key, value in node.items() if value is not None or key not in _NEVER_NULL}
+    if isinstance(node.get("items"), list):  # the tuple of earlier drafts
+        node["prefixItems"] = node.pop("items")
+    for bound in _BOUNDS:
+        if isinstance(node.get(bound), bool):  # of draft 4: whether the other bound is exclusive
+            del node[bound]
     for key, value in node.items():
         right = _SHAPES.get(key)
         if right is not None and not right(value):
@@ -171,6 +179,11 @@ _SHAPES: Final[Mapping[str, Callable[[Json], bool]]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
 }
+
+
+_NEVER_NULL: Final = frozenset(_SHAPES) | _ONE
+"""The keywords for which null is the same as none. Programs in Go write an empty list as null."""
+_BOUNDS: Final = ("exclusiveMinimum", "exclusiveMaximum")
 
 
 MAX_TOOLS: Final = 200

@@ -68,8 +68,8 @@ def test_a_reference_that_leads_nowhere_is_refused(reference):
 @each_row(
     "part",
     [
-        *({"type": "any"}, {"type": ["string", "text"]}, {"type": []}, {"type": None}, {"required": True}),
-        *({"required": [1]}, {"items": [{}]}, {"minimum": 1, "exclusiveMinimum": True}, {"enum": "a"}, {"anyOf": []}),
+        *({"type": "any"}, {"type": ["string", "text"]}, {"type": []}, {"required": True}),
+        *({"required": [1]}, {"items": [{}, 1]}, {"items": "a"}, {"enum": "a"}, {"anyOf": []}),
         *({"anyOf": {}}, {"properties": []}, {"properties": {"a": "string"}}, {"minLength": -1}, {"pattern": 1}),
         *("string", None, 1, []),
     ],
@@ -78,6 +78,27 @@ def test_what_is_no_schema_of_draft_2020_12_is_refused(part):
     for schema in (of(a=part), {**of(), "$defs": {"a": part}}, of(a={"type": "array", "items": {"anyOf": [part]}})):
         with pytest.raises(ValueError, match="its schema"):
             fit_schema(schema)
+
+
+@each_row(
+    "part, fit",
+    [
+        ({"type": "string", "enum": None, "format": None, "minLength": None}, {"type": "string"}),
+        ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
+        ({"type": "object", "additionalProperties": None}, {"type": "object"}),
+        ({"default": None, "const": None}, {"default": None, "const": None}),
+        ({"type": "array", "items": [{}, {"minimum": None}]}, {"type": "array", "prefixItems": [{}, {}], "items": {}}),
+        ({"minimum": 1, "exclusiveMinimum": True, "exclusiveMaximum": False}, {"minimum": 1}),
+    ],
+)
+def test_null_for_what_is_not_set_and_the_forms_of_earlier_drafts_are_taken(part, fit):
+    for inside in (lambda schema: of(a=schema), lambda schema: {**of(), "$defs": {"a": schema}}):
+        assert fit_schema(inside(part)) == inside(fit)
+
+
+def test_a_reference_into_a_tuple_of_an_earlier_draft_is_refused():
+    with pytest.raises(ValueError, match="refers to a part that it does not have"):
+        fit_schema(of(a={"type": "array", "items": [{}]}, b={"$ref": "#/properties/a/items/0"}))
 
 
 @given(st.dictionaries(st.sampled_from(["properties", "items", "anyOf", "$ref", "type", "required"]), JSON))
