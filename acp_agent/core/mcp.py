@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from acp_agent.core.data import frozen
+from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import ImagePart, JsonObject
 
 MAX_SERVERS = 64
@@ -78,12 +79,16 @@ class McpDefinition:
 
 @frozen
 class McpReply:
-    """The bounded result of a call. If `is_error`, the tool failed and `text` says why."""
+    """The bounded result of a call. If `is_error`, the tool failed and `text` says why.
+
+    failure   for an error that is not the tool's own, such as one of the server. It has none of the server's words
+    """
 
     text: str
     images: tuple[ImagePart, ...] = ()
     structured: JsonObject | None = None
     is_error: bool = False
+    failure: ToolFailure | None = None
 
 
 class McpState(StrEnum):

@@ -583,4 +583,7 @@ def _counted(result: ToolResult, before: ToolFailure, attempts: int) -> ToolResu
     failure = replace(before, message=f"{before.message} (tried {attempts} times)")
     text = failure.block() if result.text == before.block() else result.text
     display = failure.message if result.display == before.message else result.display
-    return replace(result, text=text, display=display, failure=failure)
+    frame = result.frame
+    if frame is not None and frame.head == before.block():
+        frame = replace(frame, head=failure.block(), headline=failure.headline)
+    return replace(result, text=text, display=display, frame=frame, failure=failure)

@@ -55,7 +55,9 @@ def read_reply(result: JsonObject) -> McpReply:
         ValueError: the result has a wrong form; the message says how.
 
     """
-    content, failed = result.get("content", []), result.get("isError", False)
+    content, failed = result.get("content"), result.get("isError")
+    content = [] if content is None else content  # Go writes an empty list as null
+    failed = False if failed is None else failed
     match content, failed:
         case list(), bool():
             reading = _ReplyParts()
@@ -216,10 +218,12 @@ class McpClientSession:
         for _ in range(_MAX_PAGES):
             page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
             tools, following = page.get("tools"), page.get("nextCursor")
+            if tools is None and "tools" in page:  # Go writes an empty list as null, and no cursor as an empty text
+                tools = []
             if not isinstance(tools, list):
                 raise self._unreadable("its list of tools is not a list")
             await anyio.to_thread.run_sync(listing.add, tools)  # takes up to 0.2 s on a slow machine
-            if following is None or listing.full:
+            if following in (None, "") or listing.full:
                 return listing
             if not isinstance(following, str) or len(following) > _LONGEST_CURSOR or following == cursor:
                 listing.note("its list of tools names a next page that it does not have")
@@ -231,15 +235,14 @@ class McpClientSession:
     async def call(self, tool: str, arguments: JsonObject) -> McpReply:
         """Run a tool and return its reply. Raises ToolError. If the call is cancelled, the server is notified.
 
-        The request is sent without waiting for anything first. A permanent error from the server is returned as a
-        reply, so that its text is shown as the server's words.
+        The request is sent without waiting for anything first. An error from the server is returned as a reply, so
+        that its text is shown as the server's words.
         """
         try:
             result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
         except AnsweredError as error:
-            if error.failure.category not in _REPLY_CATEGORIES:
-                raise
-            return McpReply(error.said or error.failure.message, is_error=True)
+            failure = None if error.failure.category in _REPLY_CATEGORIES else error.failure
+            return McpReply(error.said or error.failure.message, is_error=True, failure=failure)
         try:
             return read_reply(result)
         except ValueError as error:
@@ -254,7 +257,8 @@ class McpClientSession:
             await self._dispatcher.send_raw_request("ping", None)
         except MCPError as error:
             said = self._error(error)
-            if said.failure.category in {ToolErrorCategory.NETWORK_ERROR, ToolErrorCategory.TIMEOUT}:
+            lost = {ToolErrorCategory.NETWORK_ERROR, ToolErrorCategory.TIMEOUT}
+            if said.failure.category in lost or error.code == CONNECTION_CLOSED:
                 raise said from None
 
     async def _ask(self, method: str, params: JsonObject) -> JsonObject:

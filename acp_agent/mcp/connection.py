@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from acp_agent.net.connection import Dial
     from acp_agent.workspace.processes.program import ProgramStart
 
-_CLOSED: Final = -32000
-"""The code that the `mcp` package uses for a closed connection. Servers use it for many other errors."""
 _CATEGORIES: Final = {
-    _CLOSED: ToolErrorCategory.NETWORK_ERROR,
     -32001: ToolErrorCategory.TIMEOUT,
     -32002: ToolErrorCategory.PERMANENT_FAILURE,  # the resource does not exist
     -32042: ToolErrorCategory.POLICY_BLOCKED,  # the user must visit a page first
@@ -56,7 +53,7 @@ class AnsweredError(ToolError):
 
     def __init__(self, server: str, code: int, message: str) -> None:
         category = _CATEGORIES.get(code, ToolErrorCategory.PERMANENT_FAILURE)
-        if 500 <= code <= 599 or (-32099 <= code < _CLOSED and code not in _CATEGORIES):
+        if 500 <= code <= 599 or (-32099 <= code <= -32000 and code not in _CATEGORIES):  # JSON-RPC 2.0, 5.1
             category = ToolErrorCategory.SERVER_ERROR
         shown = str(code) if abs(code) < 10**9 else "with an impossible code"
         super().__init__(category, f"MCP server {server} answered with error {shown}")

@@ -143,7 +143,7 @@ def _result(reply: McpReply, *, contained: bool) -> ToolResult:
     failure = None
     if reply.is_error:  # the message is ours: the server's words stay in the output
         walled = contained and wall_named(text, 1)
-        failure = ToolFailure(
+        failure = reply.failure or ToolFailure(
             ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error", _WALLED if walled else ""
         )
     return ToolResult(

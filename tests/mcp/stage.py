@@ -116,6 +116,8 @@ class Stage:
             reply = await self.connection.call(definition or self.definition(), arguments)
         except (ToolError, Refused) as error:
             return error.failure
+        if reply.failure is not None:
+            return reply.failure
         raise AssertionError(f"the call went well: {reply}")
 
 

@@ -102,6 +102,15 @@ async def test_pages_without_end_come_to_an_end(behaviour, tools):
         assert len(stage.names()) == tools
 
 
+async def test_a_server_that_sends_null_and_an_empty_cursor_for_what_it_has_not_set_is_understood():
+    async with on_stage(stdio("unset_fields")) as stage:
+        assert await stage.reach(McpState.READY) == ""
+        assert stage.definition().parameters == {"type": "object", "properties": {"x": {"type": "string"}}}
+    async with on_stage(stdio("no_tools")) as stage:
+        assert await stage.reach(McpState.READY) == ""
+        assert stage.names() == []
+
+
 async def test_what_the_user_denies_is_left_out_and_deny_wins():
     server = stdio("shadow", allow=("bash", "read"), deny=("bash",))
     async with on_stage(server) as stage:
@@ -533,7 +542,7 @@ async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
         (-32050, Category.SERVER_ERROR),
         (-32042, Category.POLICY_BLOCKED),
         (-32001, Category.TIMEOUT),
-        (-32000, Category.NETWORK_ERROR),
+        (-32000, Category.SERVER_ERROR),
         (401, Category.POLICY_BLOCKED),
         (429, Category.RATE_LIMITED),
         (503, Category.SERVER_ERROR),
@@ -546,6 +555,7 @@ async def test_an_error_has_the_category_of_its_code_and_none_of_the_servers_wor
         assert failure.category is category
         assert "MCP server hostile answered with error" in failure.message
         assert "failed" not in failure.message + failure.suggestion
+        assert (await stage.reply({"x": str(code)})).text == "it \\u001b[31mfailed\\u202e"
 
 
 @each_row("code", [-32602, -32601, 400, 7, 1_000_002, 10**40])

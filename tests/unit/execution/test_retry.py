@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Backends, Invocation, ToolContext
-from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Subject, ToolResult
+from acp_agent.core.types import Access, CallOrigin, CommandSubject, Frame, PathSubject, Subject, ToolResult
 from acp_agent.execution.runner import ToolRunner
 from acp_agent.execution.wrappers import RetryExecutor, ToolRetries
 from acp_agent.gates.gate import CallFacts
@@ -169,6 +169,18 @@ async def test_what_a_tool_says_of_its_own_failure_is_kept():
     result = await world.executor().execute(CallFacts(replace(call("fetch"), run=half)))
     assert result.text == "half of it"
     assert result.failure == replace(failure, message="slow (tried 3 times)")
+
+
+async def test_our_words_around_the_words_of_a_server_say_how_often_it_was_tried():
+    failure = ToolFailure(ToolErrorCategory.SERVER_ERROR, "busy")
+
+    async def told(context: ToolContext) -> ToolResult:
+        return ToolResult("locked", frame=Frame(head=failure.block(), headline=failure.headline), failure=failure)
+
+    result = await World().executor().execute(CallFacts(replace(call("fetch"), run=told)))
+    assert result.frame is not None
+    assert "busy (tried 3 times)" in result.frame.head
+    assert "busy (tried 3 times)" in result.frame.headline
 
 
 async def test_what_the_user_typed_is_repeated_as_well():

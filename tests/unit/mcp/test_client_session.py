@@ -50,6 +50,10 @@ def test_texts_are_joined_and_an_error_stays_one():
     assert (reply.text, reply.is_error) == ("a\nb", True)
 
 
+def test_what_a_server_of_go_has_not_set_is_null() -> None:
+    assert read_reply({"content": None, "isError": None, "structuredContent": None}) == read_reply({})
+
+
 def test_structured_content_without_text_is_told_as_text_too():
     reply = read_reply({"content": [], "structuredContent": {"ä": 1}})
     assert (reply.text, reply.structured) == ('{"ä": 1}', {"ä": 1})
