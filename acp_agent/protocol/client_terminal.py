@@ -303,7 +303,8 @@ class EditorCommand:
             self._peer.tell("terminal/kill", self._target)
             raise
         except RpcError as error:
-            raise BackendUnavailable(_BACKEND, error.message) from None
+            message = f"the editor did not do terminal/wait_for_exit: {error.message}; the command may have run there"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_FIRST) from None
 
     async def release(self) -> None:
         if self._released:
@@ -424,15 +425,21 @@ class EditorCommand:
         return replace(await self._outcome(124, None), timed_out=True, timeout=self._timeout)
 
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
-        """Return the outcome with the whole output, or with what was seen of it if the editor does not answer."""
+        """Return the outcome with the whole output, or with what was seen of it if the editor does not answer.
+
+        An editor that did not say how the command ended may say it with the output.
+        """
         try:
             read = await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
             answer = wire.terminal_output(read)
             text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
+            if exit_code is None and signal_name is None and answer.exit_status is not None:
+                exit_code, signal_name = answer.exit_status.exit_code, answer.exit_status.signal
             if self._seen:  # the end of a secret may be missing, and nobody would recognise its beginning
                 await self._hand_over(_delta(self._seen, answer.output))
-        except RpcError:
+        except RpcError as error:
             text, truncated = self._seen, True
+            self._note += f"\n[the editor did not give the output: {visible(error.message)}]\n"
         output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
         return CommandOutcome(
             output=output,

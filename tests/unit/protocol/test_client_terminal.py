@@ -396,16 +396,25 @@ async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path
     ],
 )
 async def test_how_a_command_ended(tmp_path: Path, status: Any, code: int | None, signal: str | None) -> None:
-    async with editor(**{**HAPPY, "terminal_wait_for_exit": status}) as editing:
+    output = {"output": "x", "truncated": False}
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": status, "terminal_output": output}) as editing:
         outcome = await run(editing, tmp_path)
     assert (outcome.exit_code, outcome.signal) == (code, signal)
 
 
+@pytest.mark.parametrize("status", [None, {}, {"exitCode": None, "signal": None}, {"exitStatus": {"exitCode": 3}}])
+async def test_how_a_command_ended_may_be_told_with_its_output(tmp_path: Path, status: Any) -> None:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": status}) as editing:
+        outcome = await run(editing, tmp_path)
+    assert outcome.exit_code == 3
+
+
 async def test_a_terminal_that_breaks_under_a_command_is_an_error_and_still_released(tmp_path: Path) -> None:
     async with editor(**{**HAPPY, "terminal_wait_for_exit": refuse(-32603)}) as editing:
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(ToolError, match="the command may have run there") as caught:
             await run(editing, tmp_path)
         await settled(editing, 3)
+    assert "Look at what the command has done" in caught.value.failure.suggestion
     assert editing.methods[-1] == "terminal/release"
 
 
@@ -512,7 +521,8 @@ async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, 
         command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
         outcome = await command.wait(seen)
         await command.release()
-    assert (outcome.output, outcome.exit_code, outcome.timed_out, outcome.truncated) == ("seen\n", 3, False, True)
+    assert (outcome.exit_code, outcome.timed_out, outcome.truncated) == (3, False, True)
+    assert outcome.output.startswith("seen\n\n[the editor did not give the output: ")
 
 
 @pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
@@ -530,7 +540,7 @@ async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tm
         editing.answers["terminal/kill"] = kill
         outcome = await run(editing, tmp_path, timeout=0.15)
     assert (outcome.timed_out, outcome.exit_code, outcome.timeout) == (True, 124, 0.15)
-    assert (outcome.output, outcome.truncated) == ("seen", True)
+    assert (outcome.output, outcome.truncated) == ("seen\n[the editor did not give the output: no]\n", True)
 
 
 @pytest.mark.parametrize(("asked", "sent"), [(10 * 1024 * 1024, 1024 * 1024), (1000, 1000)])
