@@ -5,6 +5,8 @@ request. A GET request keeps a stream open for requests and notifications of the
 the call fails, and the model may repeat it.
 """
 
+import json
+import re
 import ssl
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +18,7 @@ from mcp.types import JSONRPCNotification, JSONRPCRequest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
+from acp_agent.core.types import Json
 from acp_agent.mcp.channel import (
     MESSAGE_LIMIT,
     BrokenServerError,
@@ -33,6 +36,9 @@ _NOTICE_TIMEOUT: Final = 10.0
 """The most seconds to deliver a message that needs no answer."""
 _END_TIMEOUT: Final = 1.0
 _LISTEN_PAUSE: Final = 15.0
+_LONGEST_ERROR: Final = 64 * 1024
+_UNKNOWN_SESSION: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
+"""What many servers say with status 400 of a session that they have forgotten. The standard wants 404."""
 _NOTICES: Final = 8
 """The most messages without an answer that are sent at once. If a server asks faster than it takes our answers, some of
 them are dropped."""
@@ -116,7 +122,13 @@ class HttpTransport:
                     self._session = {_SESSION: name}
             if error is not None and (answer.mime != "application/json" or answer.status in {401, 403}):
                 return error.failure
-            await _receive_body(answer, channel, until=item)
+            if error is None:
+                await _receive_body(answer, channel, until=item)
+            else:
+                body, unaddressed = _addressed(await answer.body(MESSAGE_LIMIT), request.id)
+                if unaddressed and answer.status == 400 and self._session and _UNKNOWN_SESSION.search(body):
+                    channel.mark_lost("the server has forgotten the session")
+                await channel.receive(body)
         if not channel.is_pending(item):
             return None
         said = error.failure if error else None
@@ -149,6 +161,20 @@ class HttpTransport:
 
     def _headers(self, accept: str = "application/json, text/event-stream") -> dict[str, str]:
         return {"content-type": "application/json", "accept": accept, **self._session, **self._version}
+
+
+def _addressed(body: bytes, number: int | str) -> tuple[bytes, bool]:
+    """Return the body of a failed request, and whether it was an error without an id, which then gets this one.
+
+    The error is about the request that it answers. Source: MCP 2025-11-25, "Transports", "Sending Messages".
+    """
+    try:
+        message: Json = json.loads(body) if len(body) <= _LONGEST_ERROR else None
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict) or message.get("id") is not None or "error" not in message:
+        return body, False
+    return json.dumps({**message, "id": number}).encode(), True
 
 
 def _message_bytes(item: SessionMessage) -> bytes:

@@ -100,13 +100,22 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server_and_its_connec
                 await web.came.wait()
 
 
-async def test_a_forgotten_session_is_begun_anew():
+@each_row(
+    "code, said",
+    [
+        ("404 Not Found", None),
+        ("400 Bad Request", "Bad Request: No valid session ID provided"),
+        ("400 Bad Request", "Bad Request: Server not initialized"),
+    ],
+)
+async def test_a_forgotten_session_is_begun_anew(code, said):
     forgotten = []
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": said}}
 
     async def call(request, writer):
         if not forgotten:
             forgotten.append(request)
-            reply(writer, status="404 Not Found")
+            reply(writer, json.dumps(error).encode() if said else b"", code)
         else:
             reply(writer, request.text("again"))
 
@@ -251,6 +260,19 @@ async def test_an_error_in_the_body_of_a_bad_status_is_told():
         await stage.reach(McpState.READY)
         said = await stage.reply({})
         assert (said.is_error, said.text) == (True, "no such x")
+
+
+async def test_an_error_that_names_no_request_is_about_the_one_that_it_answers():
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "no such x"}}
+
+    async def call(request, writer):
+        reply(writer, json.dumps(error).encode(), "400 Bad Request")
+
+    async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
+        await stage.reach(McpState.READY)
+        said = await stage.reply({})
+        assert (said.is_error, said.text) == (True, "no such x")
+        assert stage.connection.state is McpState.READY
 
 
 async def test_a_packed_answer_is_refused_unseen():
