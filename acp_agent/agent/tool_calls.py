@@ -18,6 +18,7 @@ from acp_agent.core.types import ToolCall, ToolResult, Touches
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # tool names that every API accepts
 _UNFIT_NAME = "invalid_tool_name"  # without the model's text, which may contain a part of a secret
+_NAMESPACE = "functions."  # in which some models see their tools, and which some servers leave in the name
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
@@ -62,7 +63,8 @@ def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_C
             parts.append(part)
             continue
         is_fit = part.id and part.id not in seen and part.id not in taken
-        name = part.name if _NAME.fullmatch(part.name) else _UNFIT_NAME
+        name = part.name.strip().removeprefix(_NAMESPACE)
+        name = name if _NAME.fullmatch(name) else _UNFIT_NAME
         fit = replace(part, name=name, id=part.id if is_fit else f"call_{uuid4().hex}")
         if part.id and part.id in seen:
             answered[fit.id] = ToolResult.failed(_REUSED_ID)

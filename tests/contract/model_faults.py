@@ -239,6 +239,10 @@ ODDITIES = {
         _answers({"calls": [tool(" é/b.c:d", "call_1"), tool("x" * 5000, "call_2"), tool("", "call_3")]}),
         [("invalid_tool_name", {})] * 3,
     ),
+    "tools named as in the model's own format": Oddity(
+        _answers({"calls": [tool("functions.look", "call_1"), tool("write ", "call_2")]}),
+        [("look", {}), ("write", {})],
+    ),
     "sixty calls at once": Oddity(_answers({"calls": _SIXTY}), [("write", {"number": number}) for number in range(60)]),
     "a call sent twice": Oddity(_answers({"calls": [tool("write", note="x")] * 2}), [("write", {"note": "x"})]),
     "a call sent three times": Oddity(_answers({"calls": [tool("write", note="x")] * 3}), [("write", {"note": "x"})]),
