@@ -5,10 +5,12 @@ request has OpenAI's form. If a server refuses a part of it, the provider leaves
 """
 
 import re
+from base64 import b32encode
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from hashlib import sha256
 from typing import Final, assert_never
 
 from acp_agent.core.errors import ProviderError
@@ -227,6 +229,7 @@ class OpenAIQuirk(StrEnum):
     NO_STREAM_OPTIONS = "no_stream_options"  # older compatible servers
     MAX_COMPLETION_TOKENS = "max_completion_tokens"  # OpenAI's reasoning models have renamed `max_tokens`
     NO_REASONING = "no_reasoning"  # gpt-5.4 and later take tools on this API only without reasoning
+    SHORT_IDS = "short_ids"  # OpenAI takes ids of calls up to 40 characters, Mistral of 9 letters and digits
     NO_IMAGES = "no_images"  # models without vision; each server says it in its own words
 
 
@@ -240,6 +243,7 @@ _REFUSALS: Final = (
     (re.compile(r"stream_options|include_usage"), (400, 422), OpenAIQuirk.NO_STREAM_OPTIONS),
     (re.compile(r"max_completion_tokens"), (400, 422), OpenAIQuirk.MAX_COMPLETION_TOKENS),
     (re.compile(r"reasoning_effort"), (400, 422), OpenAIQuirk.NO_REASONING),
+    (re.compile(r"(tool.call.id|tool_calls\[\d+\]\.id)\b.*length", re.IGNORECASE), (400, 422), OpenAIQuirk.SHORT_IDS),
     (PICTURES_REFUSED, PICTURES_REFUSED_BY, OpenAIQuirk.NO_IMAGES),
 )
 
@@ -252,7 +256,7 @@ def quirk_in(error: ProviderError) -> OpenAIQuirk | None:
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
     """Return the body of POST /chat/completions, streaming, which asks for the usage."""
-    said = (wire for message in _told(endpoint, request, quirks) for wire in _wire(endpoint.maker, message))
+    said = (wire for message in _told(endpoint, request, quirks) for wire in _wire(endpoint.maker, quirks, message))
     tools: list[Json] = [function_tool(spec) for spec in request.tools]
     return _body(endpoint, request, quirks, [*_system(request.system), *said], tools)
 
@@ -268,8 +272,17 @@ def _told(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[Open
     )
 
 
-def _wire(maker: str, message: Message) -> list[JsonObject]:
+def _wire(maker: str, quirks: frozenset[OpenAIQuirk], message: Message) -> list[JsonObject]:
+    if OpenAIQuirk.SHORT_IDS in quirks:
+        message = replace(message, parts=tuple(map(_with_short_id, message.parts)))
     return _user(message) if message.role is Role.USER else _assistant(maker, message)
+
+
+def _with_short_id(part: Part) -> Part:
+    """Return a call or a result with a digest in place of its id: a session may hold ids that another API made."""
+    if not isinstance(part, ToolUsePart | ToolResultPart):
+        return part
+    return replace(part, id=b32encode(sha256(part.id.encode("utf-8", "replace")).digest())[:9].decode())
 
 
 def _body(
@@ -367,7 +380,7 @@ class OpenAIProvider(HttpProvider):
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
         self._systems = KeptJson(_system)
         self._without_images: tuple[Message, ...] = ()
-        self._messages = KeptJson[Message](partial(_wire, endpoint.maker))
+        self._messages = KeptJson[Message](partial(_wire, endpoint.maker, self._quirks))
         self._tools = KeptJson[ToolSpec](lambda spec: [function_tool(spec)])
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -417,6 +430,8 @@ class OpenAIProvider(HttpProvider):
         if quirk is None or quirk in self._quirks:
             return False
         self._quirks |= {quirk}
+        if quirk is OpenAIQuirk.SHORT_IDS:  # all messages are written anew
+            self._messages = KeptJson[Message](partial(_wire, self._endpoint.maker, self._quirks))
         return True
 
     def _feed(self, reply: OpenAIReply, event: ServerEvent) -> list[ModelText | ModelThought]:

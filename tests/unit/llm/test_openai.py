@@ -1,6 +1,7 @@
 """What we send to /chat/completions, and what we make of the chunks servers really send."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -235,6 +236,17 @@ def test_max_tokens_and_the_users_own_fields() -> None:
             "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
             OpenAIQuirk.MAX_COMPLETION_TOKENS,
         ),
+        (
+            400,
+            "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40.",
+            OpenAIQuirk.SHORT_IDS,
+        ),
+        (
+            400,
+            "Tool call id was toolu_01 but must be a-z, A-Z, 0-9, with a length of 9.",
+            OpenAIQuirk.SHORT_IDS,
+        ),
+        (400, "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'", None),
         (400, "Function tools with reasoning_effort are not supported for gpt-x", OpenAIQuirk.NO_REASONING),
         (400, "Invalid content type. image_url is only supported by certain models.", OpenAIQuirk.NO_IMAGES),
         (422, "messages[0]: unknown variant `image_url`, expected `text`", OpenAIQuirk.NO_IMAGES),
@@ -270,6 +282,29 @@ async def test_a_refused_field_is_left_out_at_once_and_from_then_on() -> None:
     bodies = [json.loads(request.body) for request in server.requests]
     assert ["stream_options" in sent for sent in bodies] == [True, False, False, False]
     assert [sent.get("reasoning_effort") for sent in bodies] == [None, None, "none", "none"]
+
+
+@pytest.mark.anyio
+async def test_ids_of_calls_that_a_server_refuses_are_sent_as_short_ones_that_still_pair() -> None:
+    use = [ToolUsePart(call_id, "read", {}) for call_id in ("functions.read:0", "x" * 2000)]
+    results = [ToolResultPart(each.id, "ok") for each in use]
+    history = (*HI, Message(Role.ASSISTANT, tuple(use)), Message(Role.USER, tuple(results)))
+    refusal = {"error": {"message": "Tool call id was x but must be a-z, A-Z, 0-9, with a length of 9."}}
+    replies = [HttpReply.plain(400, json.dumps(refusal).encode())]
+    async with ScriptedHttp([*replies, *[HttpReply.stream(streams.openai(text=["ok"]))] * 2]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        provider = catalog.build(ModelRef("acme", "m"))
+        for _ in range(2):
+            events = [event async for event in provider.stream(ModelRequest("", history, TOOLS))]
+            assert isinstance(events[-1], ModelDone)
+        await catalog.aclose()
+    first, second, third = [json.loads(request.body)["messages"] for request in server.requests]
+    made = [call["id"] for call in second[1]["tool_calls"]]
+    assert [call["id"] for call in first[1]["tool_calls"]] == [each.id for each in use]
+    assert made == [message["tool_call_id"] for message in second[2:]]
+    assert len(set(made)) == 2
+    assert all(re.fullmatch("[a-zA-Z0-9]{9}", each) for each in made)
+    assert third == second
 
 
 @pytest.mark.anyio
