@@ -175,6 +175,7 @@ class McpClientSession:
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
+        self._channel.mark_lost("the agent has closed it")  # what calls that still wait for an answer say
         await self._session.__aexit__(kind, error, trace)
 
     @property
