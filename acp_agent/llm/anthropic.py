@@ -310,7 +310,6 @@ def _mark_last_block(messages: list[Json]) -> None:
 
 
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
-_DONE: Final = "[DONE]"  # sent by servers that also have the Chat Completions API
 _PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after message_stop
 
 
@@ -332,24 +331,32 @@ class AnthropicProvider(HttpProvider):
         endpoint = self._endpoint
         reply = AnthropicReply(endpoint.maker)
         body, adapts = partial(self._body, request), partial(self._adapts, request)
-
-        def feed(event: ServerEvent) -> Sequence[ModelText | ModelThought]:
-            if reply.complete or (reply.is_whole and event.data.strip() == _DONE):
-                return ()
-            message = parse_event(endpoint, event)
-            error = reported_error(event, message)
-            if error is not None:
-                raise stream_failure(endpoint, error)
-            delta = reply.feed(message)
-            return () if delta is None else (delta,)
-
+        feed = partial(self._feed, reply)
         async with self._events("/v1/messages", body, adapts) as blocks:
-            async for delta in shown_deltas(blocks, feed, lambda: reply.complete):
+            async for delta in shown_deltas(blocks, feed, lambda: reply.is_whole):
                 yield delta
             if not reply.is_whole:
                 raise broken_stream(endpoint, "ended its answer before it was whole")
-            await read_rest(blocks, _PATIENCE)
+            for block in await read_rest(blocks, _PATIENCE):
+                for delta in (delta for event in block for delta in feed(event)):
+                    yield delta
         yield reply.done()
+
+    def _feed(self, reply: AnthropicReply, event: ServerEvent) -> Sequence[ModelText | ModelThought]:
+        """Read an event. Return the deltas to show now. Raises ProviderError, unless the answer is whole."""
+        if reply.complete:
+            return ()
+        try:
+            message = parse_event(self._endpoint, event)
+            error = reported_error(event, message)
+            if error is not None:
+                raise stream_failure(self._endpoint, error)
+        except ProviderError:
+            if reply.is_whole:
+                return ()
+            raise
+        delta = reply.feed(message)
+        return () if delta is None else (delta,)
 
     def _body(self, request: ModelRequest) -> bytes:
         return write(request_body(self._endpoint, without_thoughts(request, self._refused)))

@@ -25,8 +25,8 @@ from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.anthropic import AnthropicReply, request_body
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import ModelEndpoint, write
+from tests.fakes.scripted_http import Action, Hang, ScriptedHttp, Send
 from tests.fakes.scripted_http import Reply as HttpReply
-from tests.fakes.scripted_http import ScriptedHttp
 from tests.rows import each_row
 from tests.unit.llm import streams
 
@@ -458,11 +458,11 @@ async def test_any_other_refusal_is_told(refusal: HttpReply, history: tuple[Mess
 
 
 @pytest.mark.anyio
-@each_row("end", [b"", b"data: [DONE]\n\n"])
-async def test_an_answer_with_a_stop_reason_is_whole_without_the_last_event(end: bytes) -> None:
+@each_row("end", [[], [Send(b"data: [DONE]\n\n")], [Hang()]])
+async def test_an_answer_with_a_stop_reason_is_whole_without_the_last_event(end: list[Action]) -> None:
     stream = streams.anthropic(text=["ok"])
     cut = stream[: stream.index(b"event: message_stop")]
-    async with ScriptedHttp([HttpReply.stream(cut + end)]) as server:
+    async with ScriptedHttp([HttpReply([Send(cut), *end])]) as server:
         catalog = Catalog([ProviderConfig("acme", ProviderType.ANTHROPIC, base_url=server.url)])
         events = [event async for event in catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", (user("hi"),)))]
         await catalog.aclose()
