@@ -33,7 +33,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpReply, McpServer
 from acp_agent.core.types import ImagePart, Json, JsonObject
 from acp_agent.mcp.channel import MessageChannel
-from acp_agent.mcp.connection import AnsweredError, connection_lost
+from acp_agent.mcp.connection import AnsweredError, connection_lost, lost_in_call
 from acp_agent.mcp.definitions import ToolListing
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.text import visible
@@ -240,7 +240,7 @@ class McpClientSession:
         that its text is shown as the server's words.
         """
         try:
-            result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
+            result = await self._ask("tools/call", {"name": tool, "arguments": arguments}, effects=True)
         except AnsweredError as error:
             failure = None if error.failure.category in _REPLY_CATEGORIES else error.failure
             return McpReply(error.said or error.failure.message, is_error=True, failure=failure)
@@ -262,24 +262,25 @@ class McpClientSession:
             if said.failure.category in lost or error.code == CONNECTION_CLOSED:
                 raise said from None
 
-    async def _ask(self, method: str, params: JsonObject) -> JsonObject:
+    async def _ask(self, method: str, params: JsonObject, *, effects: bool = False) -> JsonObject:
         headers = {"mcp-protocol-version": self._session.protocol_version or ""}
         try:
             raw = await self._dispatcher.send_raw_request(
                 method, cast("Mapping[str, object]", params), {"headers": headers}
             )
         except MCPError as error:
-            raise self._error(error) from None
+            raise self._error(error, effects=effects) from None
         return cast("dict[str, Json]", raw)  # the channel has parsed it as JSON
 
     def _unreadable(self, why: str) -> ToolError:
         message = f"MCP server {self._server.name} gave a result that cannot be read: {why}"
         return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
 
-    def _error(self, error: MCPError) -> ToolError:
+    def _error(self, error: MCPError, *, effects: bool = False) -> ToolError:
         failure = self._channel.take_failure(error.code)
         if failure is not None:
             return ToolError(failure.category, failure.message, failure.suggestion)
         if error.code == CONNECTION_CLOSED and self._channel.lost.is_set():
-            return connection_lost(self._server.name, self._channel.reason)
+            lost = lost_in_call if effects else connection_lost
+            return lost(self._server.name, self._channel.reason)
         return AnsweredError(self._server.name, error.code, error.message)
