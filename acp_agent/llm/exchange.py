@@ -435,7 +435,7 @@ async def read_rest(events: AsyncGenerator[_T], patience: float) -> list[_T]:
 async def get_json(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], *, patience: float, limit: int
 ) -> JsonObject:
-    """GET `base_url` + `path` and return the JSON object of the answer.
+    """GET `base_url` + `path` and return the JSON object of the answer. A list becomes the member `data` of an object.
 
     patience   the seconds for the whole exchange
     limit      the most bytes of the answer
@@ -532,7 +532,8 @@ async def _object(
         raise ProviderError(
             f"{endpoint.provider} did not answer within {patience:g} s", kind=ProviderErrorKind.TIMEOUT
         ) from error
+    text = body.decode("utf-8-sig", "replace").strip()
     try:
-        return read_object(body.decode("utf-8", "replace"))
+        return read_object(f'{{"data":{text}}}' if text.startswith("[") else text)  # Together sends a list
     except ValueError as error:
         raise broken_stream(endpoint, f"sent an answer that cannot be read ({error}): check base_url") from error

@@ -144,6 +144,11 @@ async def test_other_servers_say_little(entry: dict[str, Any], window: int | Non
     assert info == ModelInfo("acme", "m", "m", context_window=window)
 
 
+@each_row("body", ['[{"id": "m"}]', ' [{"id": "m"}]\n', '\ufeff{"data": [{"id": "m"}]}'])
+async def test_a_bare_list_is_a_list_too(body: str) -> None:
+    assert await listed(ProviderType.OPENAI, Reply.plain(200, body.encode())) == [ModelInfo("acme", "m", "m")]
+
+
 async def test_a_server_of_ones_own_may_call_a_model_as_it_likes() -> None:
     assert len(await listed(ProviderType.OPENAI, listing(data=[{"id": "my-image-search-model"}]))) == 1
 
