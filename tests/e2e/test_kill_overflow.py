@@ -7,7 +7,8 @@ import pytest
 
 
 def run(what: str, path, count: int) -> list[str]:
-    command = [sys.executable, "-m", "tests.unit.store.overflow_writer", what, str(path), str(count)]
+    writer = ("-m", "tests.unit.store.overflow_writer", what, str(path), str(count))
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", *writer]  # it forks beside threads, on purpose
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -4,7 +4,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def home(tmp_path_factory) -> UsedHome:
 
 
 def rows(home: UsedHome, session: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(home.root / "data" / "acp-agent.db") as database:
+    with closing(sqlite3.connect(home.root / "data" / "acp-agent.db")) as database:
         return database.execute("SELECT cwd, prompts FROM conversations WHERE id = ?", (session,)).fetchall()
 
 

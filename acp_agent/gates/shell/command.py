@@ -27,7 +27,7 @@ MAX_BYTES = 64 * 1024
 MAX_SECONDS = 1.0
 """Texts that take longer to parse are Opaque."""
 
-TOO_DEEP = "nests too deeply"
+TOO_DEEP = "is nested too deep"
 
 MAX_DEPTH = 5
 """The most nested shells that are read: `bash -c "sh -c '…'"` nests two."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from acp_agent.gates.shell.command import MAX_SECONDS, MAX_TREE_DEPTH
+from acp_agent.gates.shell.command import MAX_SECONDS, MAX_TREE_DEPTH, TOO_DEEP
 from acp_agent.gates.shell.options import tables
 
 _CHUNK = 4096
@@ -327,7 +327,7 @@ def _refuse(node: Node) -> _NotPlain:
 
 def _statement(proof: _Proof, node: Node, depth: int) -> None:
     if depth > MAX_TREE_DEPTH:
-        raise _NotPlain("is nested too deep")
+        raise _NotPlain(TOO_DEEP)
     match node.type:
         case "command" | "redirected_statement" | "variable_assignment" | "variable_assignments":
             proof.commands += 1

@@ -334,7 +334,7 @@ class Walk:
 
     def _visit(self, node: Node, depth: int) -> None:
         if depth > MAX_TREE_DEPTH:
-            self.unread = "is nested too deep"
+            self.unread = TOO_DEEP
             return
         if len(self.candidates) > MAX_COMMANDS:
             self.unread = f"has more than {MAX_COMMANDS} commands"
@@ -429,7 +429,7 @@ class Walk:
         if node.type in ("command_substitution", "process_substitution"):
             self._substitution(node, depth)
         elif depth > MAX_TREE_DEPTH:
-            self.unread = "is nested too deep"
+            self.unread = TOO_DEEP
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
             for child in node.children:
                 self._inside(child, depth + 1)

@@ -23,7 +23,7 @@ from acp_agent.workspace.git.settings import read_settings
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("echo " + "${a:-" * 300 + "x" + "}" * 300, "nests too deeply"),
+        ("echo " + "${a:-" * 300 + "x" + "}" * 300, "is nested too deep"),
         ("ls " + ">a " * 5000, "more than 1000 redirections"),
         ("ls; " * 8000, "more than 1000 commands"),
         ("ls | " * 5000 + "ls", "more than 2000 pipes"),

@@ -291,7 +291,7 @@ def test_the_blocklist_says_what_to_do_instead():
     assert isinstance(unread, Deny)
     assert unread == Deny(unread.reason, advice="Write it out plainly.")
     assert found("echo " + "${a:-" * 300 + "x" + "}" * 300) == Deny(
-        f"{blocked} nests too deeply and cannot be checked", advice="Write it out plainly."
+        f"{blocked} is nested too deep and cannot be checked", advice="Write it out plainly."
     )
     text = "echo $(ls)"
     asked = found(text, Substitution.ASK)

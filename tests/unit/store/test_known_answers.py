@@ -1,6 +1,7 @@
 """Answers that are kept for the next process: when they fit, and when the database is left to the server."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ async def test_the_row_of_a_session_is_the_one_that_the_store_makes(folder):
     answer = opened(known(folder), params(folder))
     assert answer is not None
     assert answer["modes"] == ANSWER["modes"]
-    with sqlite3.connect(folder / "acp-agent.db") as database:
+    with closing(sqlite3.connect(folder / "acp-agent.db")) as database:
         columns = "cwd, additional, title, prompts, model, conduct, tally, typeof(additional), typeof(conduct)"
         of = f"SELECT {columns}, updated_at = created_at FROM conversations WHERE id = ?"
         rows = {name: database.execute(of, (name,)).fetchone() for name in (answer["sessionId"], "made-by-the-store")}
