@@ -134,7 +134,8 @@ class OpenAIReply:
         parts: list[Part] = []
         if self._thought:
             thought = "".join(self._thought)
-            parts.append(ThoughtPart(thought, self._maker, {self._reasoning_key: thought}))
+            sent_back: JsonObject = {self._reasoning_key: thought} if self._reasoning_key else {}
+            parts.append(ThoughtPart(thought, self._maker, sent_back or None))
         if self._text:
             parts.append(TextPart("".join(self._text)))
         seen: dict[str, list[ToolUsePart]] = {}
@@ -159,6 +160,8 @@ class OpenAIReply:
                 self._reasoning_key = self._reasoning_key or key
                 shown.append(ModelThought(thought))
                 break  # servers that send both send the same text twice
+        if not shown and (thought := _thought(delta.get("content"))):
+            shown.append(ModelThought(thought))
         refusal = as_text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
         shown += [ModelText(text) for text in (_text(delta.get("content")), refusal) if text]
@@ -213,6 +216,12 @@ def _text(content: Json) -> str:
     if isinstance(content, list):
         return "".join(as_text(as_object(part).get("text")) for part in content)
     return as_text(content)
+
+
+def _thought(content: Json) -> str:
+    """Return the thought in a `content`. Mistral's reasoning models send parts of the type "thinking"."""
+    parts = (part for part in map(as_object, as_list(content)) if part.get("type") == "thinking")
+    return "".join(_text(part.get("thinking")) for part in parts)
 
 
 def _usage(usage: JsonObject) -> Usage:

@@ -13,6 +13,8 @@ from acp_agent.core.messages import (
     Message,
     ModelDone,
     ModelStop,
+    ModelText,
+    ModelThought,
     OpaquePart,
     Role,
     TextPart,
@@ -429,6 +431,15 @@ def test_reasoning_under_either_name_is_thought(key: str) -> None:
 def test_reasoning_told_twice_counts_once() -> None:
     done = read(chat_chunk({"reasoning": "a", "reasoning_content": "a"}))
     assert done.message.parts == (ThoughtPart("a", "acme", {"reasoning_content": "a"}),)
+
+
+def test_a_thought_among_the_parts_of_the_content_is_shown_and_not_sent_back() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, "}, {"type": "text", "text": "well."}]}
+    reply = OpenAIReply("acme:m")
+    assert reply.feed(chat_chunk({"content": [thinking]})) == [ModelThought("Hm, well.")]
+    assert reply.feed(chat_chunk({"content": [{"type": "text", "text": "ok"}]})) == [ModelText("ok")]
+    message = reply.done().message
+    assert message.parts == (ThoughtPart("Hm, well.", "acme:m"), TextPart("ok"))
 
 
 def test_content_in_parts_is_joined() -> None:
