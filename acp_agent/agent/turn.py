@@ -448,7 +448,7 @@ class _Turn:
             self._kept_reply = self._history.append(received.message) or self._kept_reply
             self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke
-        if done.usage.context:
+        if done.usage.context > done.usage.output:  # else the prompt was not counted
             self._history.measured(done.usage.context)
         await agent.emit(UsageChanged(self._history.estimate(), agent.provider.context_window))
         return done, received

@@ -239,6 +239,12 @@ async def test_usage_is_estimated_for_a_model_that_reports_none() -> None:
     assert 1000 <= talk.usage[0].used <= 1100
 
 
+async def test_an_answer_whose_prompt_was_not_counted_does_not_empty_the_conversation() -> None:
+    talk = Conversation([Step(text="x" * 4000, usage=Usage(output=1000))])
+    await talk.prompt("y" * 4000)
+    assert talk.usage[0].used > 2000
+
+
 async def test_a_count_that_no_model_can_hold_does_not_fill_the_conversation() -> None:
     talk = Conversation([Step(text="ok", usage=Usage(input=2**31 - 1, output=2**31 - 1)), Step(text="fine")])
     assert [await talk.prompt(), await talk.prompt()] == [StopReason.END_TURN] * 2
