@@ -235,7 +235,7 @@ class SessionEditor(Protocol):
         """Return the elicitor, which asks the user for more than a yes or no. None if the editor cannot show this.
 
         timeout   seconds until a shown question is withdrawn; 0 means until the asking task ends
-        wanted    whether the answer still matters
+        wanted    whether the user may be asked now, and the answer still matters
         """
         ...
 

@@ -185,7 +185,7 @@ class McpClientSession:
 
     async def open(self) -> None:
         """Do the handshake. Raises ToolError."""
-        elicitor = self._questions.elicitor()  # offer only the kinds of elicitation that the editor has
+        elicitor = self._questions.elicitor  # offer only the kinds of elicitation that the editor has
         form = FormElicitationCapability() if elicitor is not None and elicitor.forms else None
         url = UrlElicitationCapability() if elicitor is not None and elicitor.visits else None
         request = InitializeRequest(

@@ -175,7 +175,7 @@ class ServerConnection(McpConnection):
     changed       called after each change of state, problem or definitions; must be quick
     start         how a server's program is started
     dial, resolve, trust   how to reach an HTTP server; see net.connection
-    elicitor      returns the object that asks the user the server's questions, or None if the editor cannot ask
+    elicitor      asks the user the server's questions; None if the editor cannot ask
     sleep         waits between tries, pings and lists
     """
 
@@ -188,7 +188,7 @@ class ServerConnection(McpConnection):
         dial: "Dial | None" = None,
         resolve: Resolve = system_resolve,
         trust: ssl.SSLContext | None = None,
-        elicitor: Callable[[], Elicitor | None] = lambda: None,
+        elicitor: Elicitor | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._server = server

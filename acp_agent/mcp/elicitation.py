@@ -11,7 +11,7 @@ whole form impossible.
 """
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -218,9 +218,11 @@ class ServerElicitations:
     """The elicitation requests of one server, in all its sessions.
 
     The channel calls `asked`, `withdrawn` and `visited`, which must not block.
+
+    elicitor   asks the user; None if the editor cannot ask
     """
 
-    def __init__(self, server: str, elicitor: Callable[[], Elicitor | None], patience: float = PATIENCE) -> None:
+    def __init__(self, server: str, elicitor: Elicitor | None, patience: float = PATIENCE) -> None:
         self._server = server
         self.elicitor = elicitor
         self._patience = patience
@@ -272,7 +274,7 @@ class ServerElicitations:
 
     def asked(self, identity: int | str, params: Json) -> None:
         """Take an elicitation request. The answer is sent to the channel later."""
-        elicitor, channel, tasks = self.elicitor(), self._channel, self._tasks
+        elicitor, channel, tasks = self.elicitor, self._channel, self._tasks
         if channel is None or tasks is None or identity in self._open_requests:
             return
         if elicitor is None or not (elicitor.forms or elicitor.visits):
@@ -300,9 +302,9 @@ class ServerElicitations:
 
     def visited(self, visit: str) -> None:
         """Note that the server has completed the interaction of a page that the user visited."""
-        shown, elicitor = self._visits.pop(visit, None), self.elicitor()
-        if shown is not None and elicitor is not None:
-            elicitor.visited(shown)
+        shown = self._visits.pop(visit, None)
+        if shown is not None and self.elicitor is not None:
+            self.elicitor.visited(shown)
 
     async def _answer_request(
         self, channel: "MessageChannel", identity: int | str, params: Json, scope: anyio.CancelScope
@@ -335,7 +337,7 @@ class ServerElicitations:
             SecretRequestedError: the request asks for a secret.
 
         """
-        elicitor = self.elicitor()
+        elicitor = self.elicitor
         if elicitor is None:
             return _CANCELLED
         match params.get("mode", "form"), params.get("message"):

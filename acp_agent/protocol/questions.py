@@ -54,7 +54,8 @@ class EditorElicitor:
 
     redact    takes secrets out of what is shown
     timeout   seconds that a question is shown; 0 for as long as the asking task lives
-    wanted    whether the answer still matters: the task of an MCP server learns of a cancelled turn late
+    wanted    whether a turn goes on. Otherwise nothing is asked and no answer counts: the task of an MCP server learns
+              of a cancelled turn late
     """
 
     def __init__(
@@ -125,6 +126,8 @@ class EditorElicitor:
             finally:
                 self._waiting -= 1
             try:
+                if not self._wanted():
+                    return None
                 answer = await self._peer.request(
                     "elicitation/create", params, timeout=self._timeout or None, withdraw=True, recall=True
                 )

@@ -84,8 +84,8 @@ class SessionFactory:
         self._languages = session.share_languages(loaded)
         approver = RedactedApprover(session.editor.approver(loaded.settings.acp.question_timeout_secs), self._redactor)
         memory = process.gate_memories.of(session.id, self._cwd, loaded.settings.tools)
-        trust_folder = memory.trust.trust_folder
-        self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, trust_folder, self._asker)
+        answered = memory.trust.trust_folder
+        self._mcp = SessionMcpServers(process, session, approver, self._cwd, self._redactor, answered, self.elicitor)
         self._embedder = self._make_embedder()
         self._gate_state = self._make_gate_state(approver, memory)
         self._extensions = self._make_extensions(approver)
@@ -193,10 +193,6 @@ class SessionFactory:
     def _choices(self) -> ModelChoices | None:
         choices = self._session.choices
         return choices if isinstance(choices, ModelChoices) else None
-
-    def _asker(self) -> Elicitor | None:
-        """Return the elicitor that asks an MCP server's questions; None while no turn runs."""
-        return self.elicitor if self._session.turns.busy else None
 
     async def _measured(self, event: Event) -> None:
         """Record how full the model's window is, then show the event."""

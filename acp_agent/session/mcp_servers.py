@@ -44,7 +44,7 @@ class SessionMcpServers:
     cwd           the session's folder, links resolved
     redact        removes secrets from texts
     answered      called with the user's answer about the folder
-    elicitor      returns the elicitor that asks a server's questions; None if the user cannot be asked now
+    elicitor      asks the user a server's questions; None if the editor cannot ask
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SessionMcpServers:
         cwd: str,
         redact: Redact,
         answered: Callable[[TrustLevel], None],
-        elicitor: Callable[[], Elicitor | None],
+        elicitor: Elicitor | None,
     ) -> None:
         self._process = process
         self._session = session

@@ -17,7 +17,7 @@ from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier
 from tests.fakes import editor as editors
 from tests.fakes import mcp_server
 from tests.fakes.answers import choosing, never
-from tests.fakes.editor import ScriptedEditor
+from tests.fakes.editor import NOTHING, ScriptedEditor
 from tests.fakes.held import PATIENCE
 from tests.fakes.model_script import says, uses
 
@@ -59,6 +59,11 @@ class Served:
         return [line for line in self.log if line.startswith("call ")]
 
     @property
+    def offers(self) -> list[Any]:
+        """The capabilities that it was offered at each start."""
+        return [json.loads(line.partition(" ")[2]) for line in self.log if line.startswith("offered ")]
+
+    @property
     def pids(self) -> list[int]:
         return [int(line.split()[1]) for line in self.log if line.startswith("start ")]
 
@@ -89,6 +94,16 @@ async def opened(editor: ScriptedEditor, *servers: dict[str, Any], tool: str = "
                 await editor.say(session, "/tools")
                 await anyio.sleep(0.05)  # each look costs more than what it waits for
     return session
+
+
+async def test_a_server_that_starts_before_the_first_prompt_is_offered_what_the_editor_can_show(tmp_path, served):
+    capabilities = {**NOTHING, "elicitation": {"form": {}}}
+    async with editors.editing(tmp_path, [], config=served.config, capabilities=capabilities) as editor:
+        await editor.open()
+        with anyio.fail_after(PATIENCE):
+            while not served.offers:  # noqa: ASYNC110 - another process writes them
+                await anyio.sleep(0.02)
+    assert served.offers == [{"elicitation": {"form": {}}}]
 
 
 class Choice:

@@ -1,7 +1,8 @@
 """An MCP server of a few lines: bare JSON on stdin and stdout, run as a program.
 
 Its folder of state is the first argument. `definition.json` there, when it is there, says what its one tool is; a line
-goes to `log` for each start and each call. Tools: echo (says `text` again), die (ends the server), fail (an error).
+goes to `log` for each start, each handshake and each call. Tools: echo (says `text` again), die (ends the server), fail
+(an error).
 """
 
 import json
@@ -42,6 +43,7 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
+            note(f"offered {json.dumps(params['capabilities'])}")
             return {
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {"tools": {"listChanged": True}},

@@ -32,7 +32,7 @@ async def elicited(stage: Stage, *questions: Any) -> Any:
 
 async def test_a_form_and_a_page_reach_the_user_in_the_servers_name_and_his_answers_the_server():
     user = FakeElicitor(content={"name": "Ada"})
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         told = await elicited(stage, FORM, VISIT)
 
     assert told["capabilities"]["elicitation"] == {"form": {}, "url": {}}
@@ -47,7 +47,7 @@ async def test_a_form_and_a_page_reach_the_user_in_the_servers_name_and_his_answ
 
 async def test_only_what_the_editor_can_show_is_offered_and_the_rest_refused():
     user = FakeElicitor(content={}, visits=False)
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         told = await elicited(stage, VISIT)
 
     assert (told["capabilities"]["elicitation"], told["got"]) == ({"form": {}}, [-32602])
@@ -71,7 +71,7 @@ async def test_what_no_form_may_ask_is_declined_unseen_and_what_none_can_is_an_e
         form(deep={"type": "object", "properties": {}}),
         {**VISIT, "url": "http://evil.example/"},
     ]
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         told = await elicited(stage, *questions)
 
     assert told["got"] == [{"action": "decline"}, {"action": "decline"}, -32602, -32602]
@@ -80,7 +80,7 @@ async def test_what_no_form_may_ask_is_declined_unseen_and_what_none_can_is_an_e
 
 async def test_a_flood_of_questions_is_declined_but_for_a_few():
     user = FakeElicitor(content={"name": "Ada"})
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         told = await elicited(stage, *[FORM] * 50)
         again = await elicited(stage, FORM)  # the next call has its own
 
@@ -91,7 +91,7 @@ async def test_a_flood_of_questions_is_declined_but_for_a_few():
 
 async def test_without_a_call_nobody_is_asked():
     user = FakeElicitor(content={})
-    async with on_stage(stdio("elicits_alone"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits_alone"), elicitor=user) as stage:
         await stage.until(lambda: "result" in stage.definition().description)
         told = stage.definition().description
 
@@ -108,7 +108,7 @@ async def test_the_time_a_user_takes_is_not_the_calls():
         assert user.hold is not None
         user.hold.set()
 
-    async with on_stage(stdio("elicits", tool_timeout=0.3), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits", tool_timeout=0.3), elicitor=user) as stage:
         await stage.reach(McpState.READY)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer_late)
@@ -117,7 +117,7 @@ async def test_the_time_a_user_takes_is_not_the_calls():
 
 async def test_a_call_that_is_cancelled_takes_its_question_with_it():
     user = FakeElicitor(hold=anyio.Event())
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         await stage.reach(McpState.READY)
         async with anyio.create_task_group() as turn:
             turn.start_soon(elicited, stage, FORM)
@@ -129,7 +129,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_with_it():
 
 async def test_a_server_that_dies_takes_its_question_with_it():
     user = FakeElicitor(hold=anyio.Event())
-    async with on_stage(stdio("elicits"), elicitor=lambda: user) as stage:
+    async with on_stage(stdio("elicits"), elicitor=user) as stage:
         await stage.reach(McpState.READY)
         failures = []
 
@@ -147,7 +147,7 @@ async def test_a_genuine_server_asks_and_is_answered():
     user = FakeElicitor(content={"name": "Ada", "seats": 2, "window": True})
     command = (str(Path(__file__).with_name("genuine_asking.py")),)
     async with on_stage(
-        McpServer("genuine", StdioServer(sys.executable, command), McpOrigin.CONFIG), elicitor=lambda: user
+        McpServer("genuine", StdioServer(sys.executable, command), McpOrigin.CONFIG), elicitor=user
     ) as stage:
         await stage.reach(McpState.READY)
         booked = (await stage.reply({}, "book")).text
@@ -183,7 +183,7 @@ async def test_a_question_may_come_among_the_events_of_a_call_over_http():
             await web.came.wait()
         answered.set()
 
-    async with web_server(tools_call=call) as web, on_stage(http(web.port), elicitor=lambda: user) as stage:
+    async with web_server(tools_call=call) as web, on_stage(http(web.port), elicitor=user) as stage:
         await stage.reach(McpState.READY)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hear, web)

@@ -55,7 +55,7 @@ class Answers:
 
 @asynccontextmanager
 async def served(user: FakeElicitor, patience: float = 60) -> AsyncGenerator[tuple[ServerElicitations, Answers]]:
-    questions = ServerElicitations("jira", lambda: user, patience)
+    questions = ServerElicitations("jira", user, patience)
     channel = MessageChannel(on_list_changed=lambda: None, sleep=no_sleep, asker=questions)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(questions.serve, channel)

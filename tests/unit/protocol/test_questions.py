@@ -255,11 +255,16 @@ async def test_an_answer_that_comes_when_nobody_wants_it_any_more_is_none():
 
     async with connected() as (peer, other), anyio.create_task_group() as tasks:
         tasks.start_soon(ask, peer)
-        for _ in range(2):
-            request = await other.receive()
-            turn_goes_on = False
-            other.send(id=request["id"], **accepts(name="Ada"))
+        request = await other.receive()
+        turn_goes_on = False
+        other.send(id=request["id"], **accepts(name="Ada"))
     assert found == [CANCELLED, CANCELLED]
+
+
+async def test_nothing_is_asked_when_nobody_wants_to_know():
+    async with connected() as (peer, _):
+        one = EditorElicitor(peer, "session", BOTH, str, wanted=lambda: False)
+        assert [await one.fill_in(FORM), await one.visit(VISIT)] == [CANCELLED, CANCELLED]
 
 
 TITLED: list[Json] = [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]

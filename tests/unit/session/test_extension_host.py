@@ -147,7 +147,7 @@ class World:
         loaded = self.configured(session.workspace.cwd)
         approver: Any = None
         shop: Any = self
-        mcp = SessionMcpServers(shop, session, approver, session.workspace.cwd, hidden, lambda _: None, lambda: None)
+        mcp = SessionMcpServers(shop, session, approver, session.workspace.cwd, hidden, lambda _: None, None)
         mcp.connections = McpConnections(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         desk = Desk(session, mcp.connections)

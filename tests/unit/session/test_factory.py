@@ -138,9 +138,7 @@ async def test_the_audit_knows_of_each_call_where_it_runs_and_what_began_the_tur
         assert caller.turn() == began
 
 
-async def test_servers_ask_by_forms_only_while_a_turn_runs_and_forms_are_wanted_only_while_it_goes_on(
-    live: LiveSession, monkeypatch: pytest.MonkeyPatch
-):
+async def test_forms_are_wanted_only_while_a_turn_goes_on(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     made, elicitor_made = list[Any](), SimpleNamespace(forms=True)
 
     def elicitor(_self: Any, redact: Any, timeout: float, wanted: Any) -> Any:
@@ -151,9 +149,9 @@ async def test_servers_ask_by_forms_only_while_a_turn_runs_and_forms_are_wanted_
     factory = live.open("[acp]\nelicitation_timeout_secs = 33\n").factory
     ((redact, timeout, wanted),) = made
     assert (factory.elicitor, redact, timeout) == (elicitor_made, factory._redactor, 33)
-    for busy, going_on in ((True, False), (False, True)):
-        vars(live.session)["turns"] = SimpleNamespace(busy=busy, going_on=going_on)
-        assert (factory._asker(), wanted()) == (elicitor_made if busy else None, going_on)
+    for going_on in (True, False):
+        vars(live.session)["turns"] = SimpleNamespace(going_on=going_on)
+        assert wanted() == going_on
     assert live.open("[acp]\nelicitation = false\n").factory.elicitor is None
 
 

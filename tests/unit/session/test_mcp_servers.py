@@ -87,7 +87,7 @@ class World:
             mcp_definitions=lambda *_: None,
         )
         self.servers = SessionMcpServers(
-            process, session, self.user, str(self.work), self._redacted, self.levels.append, lambda: None
+            process, session, self.user, str(self.work), self._redacted, self.levels.append, None
         )
         self.connections: Any = Connections()
         self.servers.connections = self.connections
