@@ -341,9 +341,10 @@ class Transcript(EventQueue):
 
     async def redact_unfinished(self, cut: Sequence[TextDelta | ThoughtDelta], redact: Redact) -> None:
         """Remove the secrets from unfinished messages, because only their pieces were redacted before."""
-        clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
-        changed = tuple(new for new, old in zip(clean, cut, strict=True) if new != old)
-        self._writer.note(Change(replacements=changed))
+        with anyio.CancelScope(shield=True):  # only the first prompt after a load does this
+            clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
+            changed = tuple(new for new, old in zip(clean, cut, strict=True) if new != old)
+            self._writer.note(Change(replacements=changed))
         await self.save()
 
     async def clear(self) -> None:

@@ -210,20 +210,21 @@ class TranscriptWriter:
             return True
         if last:
             self._change = _NOTHING
-        writing = self._writing = anyio.CancelScope()
+        written, writing = False, anyio.CancelScope()
+        self._writing = writing
         try:
             with writing:
                 await self.repository.write(
                     change, durable=_is_durable(told, care), patience=self._patience(care, patience)
                 )
+            written = not writing.cancelled_caught
         except StoreUnavailable as error:
-            self._change = _merged(pending, self._change)
             self._note_failure(error, lasting=care is Care.TURN_END and not self._hurried)
-            return False
         finally:
             self._writing = None
-        if writing.cancelled_caught:
-            self._change = _merged(pending, self._change)
+            if not written:  # also if the caller was cancelled
+                self._change = _merged(pending, self._change)
+        if not written:
             return False
         del self._held_back[: len(told)]
         self._weight -= sum(map(_weight, told))

@@ -190,6 +190,17 @@ async def test_a_secret_in_a_message_that_was_cut_off_is_taken_out_of_what_is_ke
         assert [each.event async for each in repository.events()] == [TextDelta("the key is ***, and", "a")]
 
 
+async def test_a_secret_in_a_message_that_was_cut_off_is_taken_out_even_if_the_prompt_is_cancelled() -> None:
+    repository = FakeRepository()
+    async with telling() as here:
+        here.transcript.store_in(repository)
+        with anyio.CancelScope() as prompt:
+            prompt.cancel()
+            await here.transcript.redact_unfinished([TextDelta("password", "a")], lambda _: "***")
+        await here.transcript.flush()
+    assert repository.changes == [Change(replacements=(TextDelta("***", "a"),))]
+
+
 async def test_whether_all_is_kept_is_known() -> None:
     repository = FakeRepository()
     async with telling() as here:

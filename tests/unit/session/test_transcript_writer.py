@@ -3,6 +3,7 @@
 from math import inf
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, ToolFinished, ToolStarted, UserMessage
@@ -135,6 +136,22 @@ async def test_how_long_a_write_waits_for_others_hangs_on_its_kind():
     for care, asked, patience in ((Care.TURN_END, None, 0.0), (None, None, 0.0), (Care.TURN_END, 3.0, 3.0)):
         await writer.write([STARTED], care, patience=asked)
         assert repository.patience[-1] == patience, (care, asked)
+
+
+async def test_a_change_whose_write_is_cancelled_by_its_caller_is_written_by_the_next_one():
+    repository, writer = FakeRepository(), TranscriptWriter(list[str]().append)
+    writer.store_in(repository)
+    repository.held = anyio.Event()
+    writer.note(Change(title="A name"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.write, (), Care.BACKGROUND)
+        await repository.waiting.wait()
+        writer.note(Change(model="m"))
+        tasks.cancel_scope.cancel()
+    repository.held = None
+    assert not writer.done
+    await writer.write((), Care.BACKGROUND)
+    assert repository.changes == [Change(title="A name", model="m")]
 
 
 async def test_only_what_waits_for_the_store_counts_against_the_room_for_it(monkeypatch: pytest.MonkeyPatch):
