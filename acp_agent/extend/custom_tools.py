@@ -44,7 +44,9 @@ _OF_TYPE: Mapping[str, tuple[str, ...]] = {
     "boolean": ("type", "description", "default"),
     "array": ("type", "description", "default", "items", "minItems", "maxItems"),
 }
-_LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
+_LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+_RANGE = ("minimum", "maximum")
+_A_TEXT = f"expected a text of at most {_LONGEST:,} characters"
 
 _IN_TEMPLATE = ("`", "((", "[[", "$[", "<<", "${", "$'", '$"')
 """Texts that a template with placeholders may not contain, because quotes mean something else inside them."""
@@ -134,17 +136,24 @@ def _wrong_parameters(schema: JsonObject) -> Iterator[tuple[str, str]]:
         yield "parameters.type", 'expected "object"'
     if schema.get("additionalProperties", False) is not False:
         yield "parameters.additionalProperties", "expected false"
+    if not _is_description(schema.get("description", "")):
+        yield "parameters.description", _A_TEXT
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or len(properties) > _MOST_PARAMETERS:
         yield "parameters.properties", f"expected a table of at most {_MOST_PARAMETERS} parameters"
         return
-    if not isinstance(required, list) or not all(isinstance(each, str) and each in properties for each in required):
-        yield "parameters.required", "expected a list of names of parameters"
+    named = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
+    if named != required or len({*named}) < len(named) or not properties.keys() >= {*named}:
+        yield "parameters.required", "expected a list of names of parameters, each once"
     for name, each in properties.items():
         where = f"parameters.properties.{name}"
         if not _PARAMETER.fullmatch(name):
             yield where, "expected letters, digits and _ as a name"
         yield from ((f"{where}{key}", reason) for key, reason in _wrong_value(each, 1))
+
+
+def _is_description(value: Json) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
 
 
 def _wrong_value(schema: Json, depth: int) -> Iterator[tuple[str, str]]:
@@ -157,9 +166,11 @@ def _wrong_value(schema: Json, depth: int) -> Iterator[tuple[str, str]]:
     for key, value in schema.items():
         if key not in known:
             yield f".{key}", f"expected only {', '.join(known)} for {kind}"
-        elif key == "description" and not (isinstance(value, str) and len(value) <= _LONGEST):
-            yield ".description", f"expected a text of at most {_LONGEST:,} characters"
-        elif key in _LIMITS and objection_to(value, {"type": "number"}):
+        elif key == "description" and not _is_description(value):
+            yield ".description", _A_TEXT
+        elif key in _LENGTHS and objection_to(value, {"type": "integer", "minimum": 0}):
+            yield f".{key}", "expected a whole number from 0 on"
+        elif key in _RANGE and objection_to(value, {"type": "number"}):
             yield f".{key}", "expected a number"
     options = schema.get("enum", [])
     typed = {"type": kind}

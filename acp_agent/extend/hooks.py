@@ -202,6 +202,10 @@ class _Reader:
         fields = Fields(self._file, cast("Mapping[str, Value]", entry))
         command, mcp = fields.text("command", most=_LONGEST_COMMAND), fields.text("mcp", most=64)
         arguments = cast("JsonObject", dict(fields.table("arguments")))
+        try:
+            json.dumps(arguments, allow_nan=False)
+        except (TypeError, ValueError):
+            fields.refuse("arguments", "texts, finite numbers, true, false, lists and tables")
         timeout = fields.number("timeout", 60, 1, 600)
         if not fields.problems and (bool(command) is bool(mcp) or "\0" in command):
             fields.refuse("command", "a line of the shell, or the name of an MCP server's tool as mcp")

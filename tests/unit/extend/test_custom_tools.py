@@ -66,6 +66,22 @@ def test_a_file_is_a_tool_with_its_schema_and_defaults():
         (f"{NAME}command = ['x']\n[parameters]\nallOf = []\n", "parameters.allOf: expected only type, properties"),
         (f"{NAME}command = ['x']\n[parameters]\nrequired = ['q']\n", "parameters.required: expected a list of names"),
         (
+            f"{NAME}command = ['x']\n[parameters]\ndescription = 2026-11-24\n",
+            "parameters.description: expected a text of at most 1,024 characters",
+        ),
+        (
+            f"{NAME}command = ['{{{{x}}}}']\n[parameters]\nrequired = ['x', 'x']\n{TEXT}",
+            "parameters.required: expected a list of names of parameters, each once",
+        ),
+        (
+            f"{NAME}command = ['{{{{x}}}}']\n[parameters.properties]\nx = {{ type = 'string', minLength = 1.5 }}\n",
+            "x.minLength: expected a whole number from 0 on",
+        ),
+        (
+            f"{NAME}command = ['{{{{x}}}}']\n[parameters.properties]\nx = {{ type = 'array', maxItems = -1 }}\n",
+            "x.maxItems: expected a whole number from 0 on",
+        ),
+        (
             f"{NAME}command = ['{{{{x}}}}']\n[parameters.properties]\nx = {{ type = 'null' }}\n",
             "x.type: expected one of",
         ),
