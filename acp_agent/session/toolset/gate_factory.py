@@ -15,7 +15,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import Refused
+from acp_agent.core.errors import ConfigError, Refused, ToolError
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Approver, Elicitor, Invocation, ModelRequest
 from acp_agent.core.secrets import Redact, verbatim
@@ -384,7 +384,7 @@ def session_gates(
 def build_executor(
     settings: Settings, gates: Gates, state: SessionGateState, wrappers: ResultWrappers, runner: ToolRunner
 ) -> ToolExecutor:
-    """Return the executor of calls: audit( gates( cache( output( retry( changes( tool )))))).
+    """Return the executor of calls: audit( gates( cache( output( retry( changes( tool )))))). Raises ConfigError.
 
     The audit sees every verdict and every result. The cache is inside the gates, so that a cached result cannot avoid a
     denial, and outside the output pipeline, so that cached results are redacted.
@@ -417,8 +417,16 @@ def _transaction(settings: Settings) -> Transaction | None:
     shell = settings.tools.shell
     if not shell.transactional:
         return None
-    scope = tuple(map(Glob, shell.transaction_scope))
+    scope = tuple(map(_scope, shell.transaction_scope))
     return Transaction(scope, shell.auto_rollback, shell.auto_rollback_exit_codes, shell.snapshot_required)
+
+
+def _scope(pattern: str) -> Glob:
+    try:
+        return Glob(pattern)
+    except (ToolError, Refused) as error:
+        expected = f"a glob below the session's folder ({error})"
+        raise ConfigError("[tools.shell]", "transaction_scope", repr(pattern[:100]), expected) from error
 
 
 def _protected(loaded: Loaded, context: GateContext) -> ProtectedGate:

@@ -301,26 +301,24 @@ class SessionTools:
         registry = self._registry(loaded)
         context = self._gate_context(roots, shell_roots, web.refusal, rules.protected)
         kept = loaded.settings.tools.result_cache
-        self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs, unsettled=self.runs_processes)
-        self._filters = filter_engine(loaded)
+        cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs, unsettled=self.runs_processes)
+        filters = filter_engine(loaded)
         wrappers = ResultWrappers(
-            pipeline(loaded, self._redactor, self._filters),
-            self._cache,
+            pipeline(loaded, self._redactor, filters),
+            cache,
             self.backends.stamp(roots),
             self._watch(loaded, roots),
             self.backends.clean_ups.start_last,
         )
         gates = session_gates(loaded, context, state, registry.names, warn, exists_in(files))
         backends = self._all_backends(loaded, files, web)
-        self.watch = wrappers.watch
         runner = ToolRunner(backends, self._cwd, state.emit)
         executor = build_executor(loaded.settings, gates, state, wrappers, runner)
         catalogue = registry if state.servers is None else McpCatalogue(registry, state.servers)
         toolset = self._front_door(catalogue, executor, gates, backends)
         state.memory.limit(loaded.settings.tools)
-        self.gates = gates
-        self.roots = roots
-        self._fault = None
+        self._cache, self._filters, self.watch = cache, filters, wrappers.watch
+        self.gates, self.roots, self._fault = gates, roots, None
         return ToolsetSnapshot(toolset, backends)
 
     def _watch(self, loaded: Loaded, roots: Roots) -> FileWatch | None:

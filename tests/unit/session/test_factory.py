@@ -138,6 +138,16 @@ async def test_the_audit_knows_of_each_call_where_it_runs_and_what_began_the_tur
         assert caller.turn() == began
 
 
+async def test_a_scope_that_leaves_the_folder_changes_nothing_and_is_told(live: LiveSession):
+    transaction = "[tools.shell]\ntransactional = true\n"
+    tools = live.open(transaction).factory._tools
+    offered, parts = live.offered, (tools._cache, tools._filters, tools.gates)
+    live.write(f"{transaction}transaction_scope = ['/etc/**']\n")
+    assert (live.offered, (tools._cache, tools._filters, tools.gates)) == (offered, parts)
+    (problem,) = live.tools._problems
+    assert "[tools.shell]: transaction_scope = '/etc/**': expected a glob below the session's folder" in problem
+
+
 async def test_forms_are_wanted_only_while_a_turn_goes_on(live: LiveSession, monkeypatch: pytest.MonkeyPatch):
     made, elicitor_made = list[Any](), SimpleNamespace(forms=True)
 
