@@ -285,12 +285,13 @@ def _checked(args: argparse.Namespace, cwd: str, loaded: Loaded) -> int:
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, loaded.settings.tools.scrape, _answers(args)))
     # This module loads most of the agent.
-    from acp_agent.session.toolset.settings import session_roots, without_faulty_patterns  # noqa: PLC0415
+    from acp_agent.session.toolset.settings import FolderRules  # noqa: PLC0415
 
-    loaded, faults = without_faulty_patterns(loaded, (cwd,))
-    for fault in faults:
+    rules = FolderRules(loaded, cwd)
+    loaded = rules.loaded
+    for fault in rules.faults:
         warn(fault)
-    with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+    with rules.roots() as roots, rules.roots(for_shell=True) as shell:
         judge = SessionJudge(loaded, roots, shell, args.rules)
         if args.stdin:
             judge.print_lines(sys.stdin.buffer, sys.stdout, only_commands=args.kind == "command")

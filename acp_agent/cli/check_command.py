@@ -40,13 +40,13 @@ from acp_agent.output.sanitize import faithful
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate, reads_everything
 from acp_agent.session.toolset.sandboxing import contains_commands, refuses_commands, sandbox_status
 from acp_agent.session.toolset.settings import (
+    FolderRules,
     Warn,
     compiled_rules,
     filter_engine,
     known_secrets,
     permission_rules,
     redactor,
-    session_roots,
 )
 from acp_agent.session.verdicts import Word, examined, judged
 from acp_agent.text import measure, plain
@@ -279,7 +279,8 @@ def custom_tool(args: argparse.Namespace) -> int:
     print(json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters}, indent=2))
     cwd = os.getcwd()
     loaded = loaded_for(args, cwd)
-    with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+    rules = FolderRules(loaded, cwd)
+    with rules.roots() as roots, rules.roots(for_shell=True) as shell:
         word, lines = CommandJudge(loaded, roots, shell, warn).page(tool.rendered(arguments), tool.name)
     seen = child_environment(os.environ, loaded.settings.tools.shell.env_allow) if tool.env else ()
     lines += [("variable", f"{name} is not passed on to commands") for name in tool.env if name not in seen]

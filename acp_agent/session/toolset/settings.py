@@ -499,15 +499,3 @@ class FolderRules:
         beside = os.path.dirname(self.loaded.file)
         definitions = (os.path.join(beside, name) for name in (*SourceKind, "hooks.toml")) if self.loaded.file else ()
         return (*self._ours, *definitions)
-
-
-def session_roots(
-    loaded: Loaded,
-    cwd: str,
-    additional: Sequence[str] = (),
-    *,
-    for_shell: bool = False,
-    skills: Callable[[], Sequence[ReadableFolder]] = tuple,
-) -> Roots:
-    """Return the roots of a session; see `FolderRules.roots`. Raises ConfigError."""
-    return FolderRules(loaded, cwd, additional).roots(for_shell=for_shell, skills=skills)

@@ -22,7 +22,7 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
-from acp_agent.session.toolset.settings import session_roots
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.workspace.roots import Roots
 from tests.fakes.home import move_in
 from tests.unit.cli.conftest import COMMAND
@@ -228,23 +228,23 @@ def test_a_problem_elsewhere_and_a_project_that_asks_for_more_stop_no_session(co
     (project / ".acp-agent" / "config.toml").write_text("[tools.file]\nread_policy = 'carve_out'\n")
     loaded = configured("[agent]\nmax_tool_iterations = 'x'\n[tools.file]\nallowed_paths = 7\n")
     assert len(loaded.problems) == 3
-    with session_roots(loaded, str(project)) as roots:
+    with FolderRules(loaded, str(project)).roots() as roots:
         assert roots.cwd == str(project)
 
 
 def test_a_command_meets_what_is_denied_and_no_whitelist(configured, project: Path):
     loaded = configured("[tools.file]\ndeny_read = ['.env']\nallow_read = ['src/**']\n")
-    with session_roots(loaded, str(project), for_shell=True) as roots:
+    with FolderRules(loaded, str(project)).roots(for_shell=True) as roots:
         assert roots.resolve("status", Access.READ)
         with pytest.raises(Refused, match="deny_read"):
             roots.resolve(".env", Access.READ)
-    with session_roots(loaded, str(project)) as roots, pytest.raises(Refused, match="allow_read"):
+    with FolderRules(loaded, str(project)).roots() as roots, pytest.raises(Refused, match="allow_read"):
         roots.resolve("status", Access.READ)
 
 
 def test_folders_the_editor_adds_take_relative_patterns_too(configured, project: Path, tmp_path: Path):
     grow(tmp_path, "added/secrets/key", "added/open")
-    with session_roots(configured(SECRETS), str(project), (str(tmp_path / "added"),)) as roots:
+    with FolderRules(configured(SECRETS), str(project), (str(tmp_path / "added"),)).roots() as roots:
         assert roots.resolve(str(tmp_path / "added" / "open"), Access.READ)
         with pytest.raises(Refused, match="deny_read"):
             roots.resolve(str(tmp_path / "added" / "secrets" / "key"), Access.READ)
@@ -252,7 +252,7 @@ def test_folders_the_editor_adds_take_relative_patterns_too(configured, project:
 
 def test_what_is_the_agents_own_stays_its_own(configured, project: Path, tmp_path: Path):
     loaded = configured(f"[acp]\npermission_file = '{project}/grants.toml'\n")
-    with session_roots(loaded, str(tmp_path)) as roots:
+    with FolderRules(loaded, str(tmp_path)).roots() as roots:
         for path in (
             "config.toml",
             "data/acp-permissions.toml",
@@ -266,7 +266,7 @@ def test_what_is_the_agents_own_stays_its_own(configured, project: Path, tmp_pat
 def test_a_broken_pattern_names_the_file_it_comes_from(configured, project: Path):
     loaded = configured("[tools.file]\ndeny_read = ['$HOME/x']\n")
     with pytest.raises(ConfigError, match=r"config\.toml: tools.file.deny_read = '\$HOME/x': expected an absolute"):
-        session_roots(loaded, str(project))
+        FolderRules(loaded, str(project)).roots()
 
 
 def test_a_broken_pattern_of_the_project_is_told_and_the_rest_is_judged(check: Check, project: Path):
@@ -379,7 +379,7 @@ def gated(configured: Callable[[str], Loaded], project: Path) -> Callable[..., J
     def judge(path: str, config: str = "", *, write: bool = True) -> JsonObject:
         loaded = configured(config)
         cwd = str(project)
-        with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+        with FolderRules(loaded, cwd).roots() as roots, FolderRules(loaded, cwd).roots(for_shell=True) as shell:
             return path_verdict(path, roots, write=write, gates=path_gates(loaded, roots, shell, pytest.fail))
 
     return judge

@@ -26,7 +26,7 @@ from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.permission_rules import judge as settled
 from acp_agent.gates.shell.command import ShellText
-from acp_agent.session.toolset.settings import permission_rules, session_roots
+from acp_agent.session.toolset.settings import FolderRules, permission_rules
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_works
 from tests.fakes.home import move_in
 from tests.sizes import sized
@@ -419,7 +419,10 @@ def judging(project: Path, config: str = "") -> Generator[tuple[CommandJudge, Lo
     (project.parent / "config.toml").write_text(config)
     loaded = load(Flags(), os.environ, str(project))
     assert loaded.problems == ()
-    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
+    with (
+        FolderRules(loaded, str(project)).roots() as files,
+        FolderRules(loaded, str(project)).roots(for_shell=True) as shell,
+    ):
         yield CommandJudge(loaded, files, shell, pytest.fail), loaded
 
 

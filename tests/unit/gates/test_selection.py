@@ -33,7 +33,7 @@ from acp_agent.gates.selection import (
     session_tools,
     unknown_entries,
 )
-from acp_agent.session.toolset.settings import session_roots
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from tests.rows import each_row
@@ -312,7 +312,7 @@ async def test_whatever_keeps_a_tool_from_the_model_keeps_it_from_the_catalogue(
     denial = Grant("edit", GrantKind.TOOL, "", allowed=False)
     await unwritten.remember(denial)
     answers.grants["edit", GrantKind.TOOL, ""] = denial
-    files = session_roots(load(Flags(), {}), str(tmp_path))
+    files = FolderRules(load(Flags(), {}), str(tmp_path)).roots()
 
     def permission(grants: GrantsInForce) -> Gate:
         return PermissionGate(rules={}, options=SessionOptions(), grants=grants, approver=None, files=files)

@@ -16,7 +16,7 @@ from acp_agent.core.mcp import StdioServer
 from acp_agent.core.types import Access
 from acp_agent.session.toolset.backends import CleanUps, SessionBackends, seen_variables
 from acp_agent.session.toolset.sandboxing import _named_paths, session_sandbox
-from acp_agent.session.toolset.settings import session_roots
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, sandbox_tier, tier_works
 from acp_agent.workspace.sandbox.walls import WallRules
@@ -30,7 +30,7 @@ def test_stored_keys_are_read_by_nobody_even_where_the_session_covers_them(tmp_p
     (tmp_path / "data" / "credentials.toml").touch()
     (tmp_path / "config.toml").touch()
     loaded = load(Flags(config=str(tmp_path / "config.toml")), {})
-    with session_roots(loaded, str(tmp_path), for_shell=for_shell) as roots:
+    with FolderRules(loaded, str(tmp_path)).roots(for_shell=for_shell) as roots:
         for name in ("credentials.toml", "credentials.toml.damaged-1", "acp-agent.db-wal", "sessions.lock"):
             with pytest.raises(Refused, match="the agent's own keys"):
                 roots.resolve(f"data/{name}", Access.READ)

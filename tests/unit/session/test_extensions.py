@@ -21,7 +21,7 @@ from acp_agent.session.subagents import AgentLibrary
 from acp_agent.session.toolset import extensions
 from acp_agent.session.toolset.extensions import SessionExtensions
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
-from acp_agent.session.toolset.settings import session_roots
+from acp_agent.session.toolset.settings import FolderRules
 from acp_agent.session.verdicts import call_with, judged
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.store.schema import local_devices
@@ -210,8 +210,8 @@ def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(t
     def ranks(level: AutoApprove, only: tuple[str, ...] | None, skills: tuple[ReadableFolder, ...]) -> list[int]:
         loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(tmp_path / "config.toml")}, str(work))
         with (
-            session_roots(loaded, str(work), skills=lambda: skills) as files,
-            session_roots(loaded, str(work), for_shell=True, skills=lambda: skills) as shell,
+            FolderRules(loaded, str(work)).roots(skills=lambda: skills) as files,
+            FolderRules(loaded, str(work)).roots(for_shell=True, skills=lambda: skills) as shell,
         ):
             context = GateContext(SessionOptions(auto_approve=level), files, shell, narrowed=lambda: only)
             permission = permission_gate({}, context, GrantStore(str(tmp_path / "grants.toml"), print))
@@ -259,7 +259,7 @@ def brought(
     (folder / "config.toml").write_text("")
     loaded = load(Flags(), {"ACP_AGENT_CONFIG": str(folder / "config.toml")}, str(folder / "work"))
     sources = ExtensionSources(str(folder / "config.toml"), str(folder / "work"), trusted)
-    with session_roots(loaded, str(folder / "work")) as roots:
+    with FolderRules(loaded, str(folder / "work")).roots() as roots:
         yield (
             SessionExtensions(
                 sources, lambda: roots, approver, options or SessionOptions(), str, warned.append, AgentLibrary(str)

@@ -30,7 +30,7 @@ from acp_agent.session.toolset.gate_factory import (
     build_executor,
     session_gates,
 )
-from acp_agent.session.toolset.settings import pipeline, session_roots
+from acp_agent.session.toolset.settings import FolderRules, pipeline
 from acp_agent.store.decisions import McpPins
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.fake_mcp import FakeConnection, definition, server
@@ -71,7 +71,7 @@ class World:
         self.servers = McpConnections(pins, self.started.append, self.notices.append, self._connect)
         memory = GateMemory.new(loaded.settings.tools)
         memory.trust.served = self.servers.trust
-        files, shell = (session_roots(loaded, str(work), for_shell=commands) for commands in (False, True))
+        files, shell = (FolderRules(loaded, str(work)).roots(for_shell=commands) for commands in (False, True))
         context = GateContext(self.conduct, files, shell, trust=memory.trust)
         grants = GrantStore(str(self.root / "grants.toml"), self.warnings.append)
         state = SessionGateState(self.approver, grants, memory, None, self._emit, servers=self.servers)

@@ -11,7 +11,7 @@ from acp_agent.config.load import MOST_ENTRIES, Flags, Loaded, load
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
-from acp_agent.session.toolset.settings import FolderRules, session_roots, without_faulty_patterns
+from acp_agent.session.toolset.settings import FolderRules, without_faulty_patterns
 
 BAD = ["../x", "$HOME/x", "~nobody-at-all/x", "x" * 1025, "{a,b}" * 9, "[b-a]", "", "/a/../b", "a\\u0000b"]
 Loading = Callable[..., Loaded]
@@ -38,7 +38,7 @@ def deny(*patterns: str) -> str:
 @pytest.mark.parametrize("bad", [pattern for pattern in BAD if pattern])
 def test_a_pattern_of_the_project_that_is_none_is_left_out_and_told(loading: Loading, tmp_path: Path, bad: str):
     loaded = loading(deny("users.txt"), deny("projects.txt", bad))
-    with session_roots(loaded, str(tmp_path / "p")) as roots:
+    with FolderRules(loaded, str(tmp_path / "p")).roots() as roots:
         for name in ("users.txt", "projects.txt"):
             with pytest.raises(Refused, match="deny_read"):
                 roots.resolve(name, Access.READ)
@@ -55,13 +55,13 @@ def test_the_users_own_pattern_that_is_none_still_closes_all(loading: Loading, t
         loading("", deny("a.txt"), {"ACP_AGENT_TOOLS__FILE__DENY_READ": '["../x"]'}),
     ):
         with pytest.raises(ConfigError, match="a pattern without"):
-            session_roots(loaded, str(tmp_path / "p"))
+            FolderRules(loaded, str(tmp_path / "p")).roots()
 
 
 def test_patterns_that_are_too_much_together_leave_the_users(loading: Loading, tmp_path: Path):
     many = [f"{'?' * 900}{number}" for number in range(72)]
     loaded = loading(deny("users.txt"), deny(*many))
-    with session_roots(loaded, str(tmp_path / "p")) as roots:
+    with FolderRules(loaded, str(tmp_path / "p")).roots() as roots:
         with pytest.raises(Refused, match="deny_read"):
             roots.resolve("users.txt", Access.READ)
         assert roots.resolve("free.txt", Access.READ)
@@ -76,7 +76,7 @@ def test_choices_of_the_project_are_cut_before_they_are_all_compiled(
     compiled: list[str] = []
     init = LinearRegex.__init__
     monkeypatch.setattr(LinearRegex, "__init__", lambda self, text: (compiled.append(text), init(self, text))[1])
-    with session_roots(loaded, str(tmp_path / "p")) as roots:
+    with FolderRules(loaded, str(tmp_path / "p")).roots() as roots:
         for name in ("users.txt", "aaaaaaaa0", "bbbbbbbb1"):
             with pytest.raises(Refused, match="deny_read"):
                 roots.resolve(name, Access.READ)
@@ -88,7 +88,7 @@ def test_choices_of_the_project_are_cut_before_they_are_all_compiled(
 
 def test_choices_of_the_users_are_as_many_as_they_like(loading: Loading, tmp_path: Path):
     loaded = loading(deny(*(f"{'{a,b}' * 7}{number}" for number in range(8))), deny("{c,d}.txt"))
-    with session_roots(loaded, str(tmp_path / "p")) as roots:
+    with FolderRules(loaded, str(tmp_path / "p")).roots() as roots:
         for name in ("aaaaaaa7", "c.txt"):
             with pytest.raises(Refused, match="deny_read"):
                 roots.resolve(name, Access.READ)
@@ -102,7 +102,7 @@ def test_a_list_of_the_project_is_cut_and_told(loading: Loading, tmp_path: Path)
         "project's file; the other 49744 are ignored"
     )
     assert len(loaded.settings.tools.file.deny_read) == 1 + MOST_ENTRIES
-    with session_roots(loaded, str(tmp_path / "p")) as roots:
+    with FolderRules(loaded, str(tmp_path / "p")).roots() as roots:
         for name in ("users.txt", "p0.txt", f"p{MOST_ENTRIES - 1}.txt"):
             with pytest.raises(Refused, match="deny_read"):
                 roots.resolve(name, Access.READ)
@@ -133,7 +133,7 @@ def test_no_project_can_make_readable_what_the_user_denies_nor_take_all_away(
     (folder / "user.toml").write_text(deny(*users))
     (folder / ".acp-agent" / "config.toml").write_text(deny(*projects))
     loaded = load(Flags(config=str(folder / "user.toml")), {"ACP_AGENT_DATA_DIR": str(folder / "data")}, str(folder))
-    with session_roots(loaded, str(folder)) as roots:
+    with FolderRules(loaded, str(folder)).roots() as roots:
         for name in ("a.txt", "b.txt", "c.txt", "d.txt", "e.txt"):
             denied = name in users or name in projects
             assert roots.allows(str(folder / name), Access.READ) is not denied

@@ -14,7 +14,7 @@ from acp_agent.core.session_options import Mode, SessionOptions
 from acp_agent.gates.grants import GrantStore
 from acp_agent.session.session import SessionWorkspace
 from acp_agent.session.toolset.gate_factory import GateContext, build_gates, permission_gate
-from acp_agent.session.toolset.settings import permission_rules, session_roots
+from acp_agent.session.toolset.settings import FolderRules, permission_rules
 from acp_agent.session.verdicts import PolicyCommand
 
 CONFIG = """\
@@ -56,8 +56,8 @@ def ask(tmp_path: Path) -> Generator[Ask]:
             file = tmp_path / "config.toml"
             file.write_text(config)
             loaded, conduct = load(Flags(config=str(file)), {}, str(work)), SessionOptions(mode)
-            roots = stack.enter_context(session_roots(loaded, str(work)))
-            shell = stack.enter_context(session_roots(loaded, str(work), for_shell=True))
+            roots = stack.enter_context(FolderRules(loaded, str(work)).roots())
+            shell = stack.enter_context(FolderRules(loaded, str(work)).roots(for_shell=True))
             problems = list[str]()
             context = GateContext(conduct, roots, shell, refused)
             grants = GrantStore(str(tmp_path / "grants.toml"), problems.append)
