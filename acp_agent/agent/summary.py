@@ -41,7 +41,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import Json
-from acp_agent.text import ITSELF, REFLECTION, defanged, head_and_tail
+from acp_agent.text import ITSELF, REFLECTION, defanged, fenced, head_and_tail
 
 _SIZES = (4_000, 1_500, 500, 150)
 """The most characters of one entry. The first limit with which the conversation fits is used, else the last one."""
@@ -202,7 +202,8 @@ def summary_request(
     redact  removes secrets from all of it, since the model may belong to another vendor
     """
     text = rendered(messages, room, redact)
-    token = _token(text)
+    while (token := uuid4().hex[:8]) in text:
+        pass
     parts = [f'<conversation id="{token}">\n{text}\n</conversation id="{token}">']
     if focus.strip():
         parts.append(
@@ -237,21 +238,13 @@ def fit(answer: str, tokens: int) -> str:
 
 def section(record: str) -> TextPart:
     """Return a summary as a part of the knowledge block."""
-    token = _token(record)
-    return TextPart(f'<knowledge id="{token}">\n{_HEAD}\n\n{record}\n</knowledge id="{token}">')
+    return TextPart(fenced("knowledge", f"{_HEAD}\n\n{record}"))
 
 
 def sanitised(text: str) -> str:
     """Return the text without invisible characters and without what looks like a mark of ours or of a model."""
     seen = "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
     return defanged(seen).replace("<|", "&lt;|")
-
-
-def _token(text: str) -> str:
-    """Return eight characters that do not occur in the text."""
-    while (token := uuid4().hex[:8]) in text:
-        pass
-    return token
 
 
 async def _unheard(event: Event) -> None:

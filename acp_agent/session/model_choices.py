@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -39,6 +39,9 @@ _PATIENCE = 5.0
 _PAUSE = 60.0
 """Seconds before a provider whose list did not arrive is asked again."""
 _HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
+
+_LevelsOf: TypeAlias = Callable[[ProviderConfig, str, ModelTable, ModelInfo | None], Levels | None]
+"""Returns the levels of a setting for a model, from its provider, its name, the packaged table and its list's entry."""
 
 _log = Log(__name__)
 
@@ -228,21 +231,16 @@ class ModelChoices:
         return unlisted or self._known.said(model) is not None
 
     def thinking(self, model: str) -> Levels | None:
-        config = self._asked(model)
-        if config is None:
-            return None
-        return thinking_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return self._levels(thinking_levels, model)
 
     def temperature(self, model: str) -> Levels | None:
-        config = self._asked(model)
+        return self._levels(temperature_levels, model)
+
+    def _levels(self, levels: _LevelsOf, model: str) -> Levels | None:
+        config = self._known.config(model)
         if config is None:
             return None
-        return temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
-
-    def _asked(self, model: str) -> ProviderConfig | None:
-        """Return the provider of a model, or None for a scripted one, whose abilities are unknown."""
-        config = self._known.config(model)
-        return None if config is None or config.type is ProviderType.SCRIPTED else config
+        return levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     # --------------------------------------------------------------------------------------------- /model
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import islice
-from math import isfinite
 from typing import Never, cast
 
 import anyio
@@ -275,7 +274,7 @@ def parsed(answer: str) -> JsonObject | None:
 
 def _finite(text: str) -> float:
     value = float(text)
-    return value if isfinite(value) else _no_number(text[:20])
+    return value if math.isfinite(value) else _no_number(text[:20])
 
 
 def _no_number(name: str) -> Never:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
-from math import isfinite
 from operator import mul
 from typing import Protocol
 
@@ -150,7 +149,7 @@ class EmbeddingRanking:
             for name, vector in known.items()
             if wanted and len(wanted) == len(vector)
         }
-        return {name: score for name, score in scores.items() if isfinite(score)}
+        return {name: score for name, score in scores.items() if math.isfinite(score)}
 
     def status(self) -> str:
         trouble = f"; {self._trouble}" if self._trouble else ""

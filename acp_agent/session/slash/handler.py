@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent.agent.prompt import fenced, ran
+from acp_agent.agent.prompt import ran
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
@@ -38,7 +38,7 @@ from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
-from acp_agent.text import counted, defanged
+from acp_agent.text import counted, defanged, fenced
 from acp_agent.tools.agent import handoff_prompt, listing
 
 if TYPE_CHECKING:

@@ -306,9 +306,6 @@ class _Fallback(Generic[B]):
     """
 
     def __init__(self, backends: Sequence[B], on_fallback: OnFallback) -> None:
-        if not backends:
-            msg = "a composite needs at least one backend"
-            raise ValueError(msg)
         *self._first, self._last = backends
         self._on_fallback = on_fallback
         self._dropped: set[tuple[_Operation, int]] = set()

@@ -365,17 +365,14 @@ def session_gates(
     exists: Exists = unknown,
 ) -> Gates:
     """Return the gates of a session under a configuration. Raises ConfigError."""
-    consent = state.servers.consent if state.servers else ours
-    rules = permission_rules(loaded, warn, tools)
-    everything, elicitor = reads_everything(loaded), state.elicitor
     permission = permission_gate(
-        rules,
+        permission_rules(loaded, warn, tools),
         context,
         state.grants,
         state.approver,
-        consent,
-        all_readable=everything,
-        elicitor=elicitor,
+        state.servers.consent if state.servers else ours,
+        all_readable=reads_everything(loaded),
+        elicitor=state.elicitor,
         answers=state.memory.answers,
     )
     return build_gates(loaded, context, permission, warn, tools=tools, state=state, exists=exists)
