@@ -6,9 +6,9 @@ the like, the words of echo, and words with blanks that do not begin like a path
 
 import posixpath
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
 from acp_agent.core.data import frozen
@@ -322,6 +322,16 @@ def patterns_of(command: Command) -> Iterator[str]:
         yield from (word for word in command.own if word in command.patterns and _is_path(word))
 
 
+def distinct(words: Iterable[str]) -> list[str]:
+    """Return the different words in their order. If there are more than MAX_WORDS, one more than that."""
+    found = dict[str, None]()
+    for word in words:
+        found[word] = None
+        if len(found) > MAX_WORDS:
+            break
+    return list(found)
+
+
 def odd_words(command: Command) -> Iterator[str]:
     """Yield the words that look like text, but may be names of files: `a b`, `a$b`, `@x`, `-x` behind `--`.
 
@@ -346,12 +356,16 @@ def _as_read(parsed: ParsedArguments, *, chained: bool) -> Iterator[str]:
     With `chained` every such option is relative to the previous one, and all other paths are relative to the last one.
     """
     folders = [each.word for each in parsed.arguments if each.kind is WordKind.FOLDER]
+    nested = accumulate(folders, posixpath.join)
     if chained and folders and not parsed.unknown:
-        yield from (posixpath.join(*folders[: at + 1]) for at in range(len(folders)))
+        last = ""
+        for last in nested:
+            yield last
         others = [each.word for each in parsed.arguments if each.kind.path and each.kind is not WordKind.FOLDER]
-        yield from (posixpath.join(*folders, each) for word in others for each in candidates(word))
+        yield from (posixpath.join(last, each) for word in others for each in candidates(word))
         return
-    for each in parsed.arguments:
+    folders = list(dict.fromkeys(folders))
+    for each in dict.fromkeys(parsed.arguments):
         if not each.kind.path:
             continue
         test_file = each.word.partition("::")[0] if "::" in each.word else ""  # of pytest's `a.py::test`
@@ -359,7 +373,7 @@ def _as_read(parsed: ParsedArguments, *, chained: bool) -> Iterator[str]:
             yield word
             if each.kind is not WordKind.FOLDER:
                 yield from (posixpath.join(folder, word) for folder in folders)
-    yield from (posixpath.join(*folders[: at + 1]) for at in range(1, len(folders)))
+    yield from islice(nested, 1, None)
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:

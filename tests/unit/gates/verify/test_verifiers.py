@@ -415,6 +415,12 @@ def seeing(folder) -> Judged:
     return Judged(VerifierGate([verifier]), expand=partial(shell_names, resolve=roots.resolve))
 
 
+def test_a_word_that_is_repeated_a_thousand_times_hides_no_secret_behind_it():
+    for words in ("a " * MAX_WORDS, "$a " * MAX_WORDS):
+        verdict = gate(Firewall(unresolved)).judge(command(f"cat {words} x .env"))
+        assert verdict == Ask("may show secrets: .env", firm=True, by_name=True)
+
+
 def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
     words = " ".join(map(str, range(MAX_WORDS)))
     assert gate(Firewall(unresolved)).judge(command(f"cat {words}")) == Allow()
