@@ -317,6 +317,8 @@ def git_calls(line: CommandFacts) -> Iterator[PlacedCall]:
             yield PlacedCall(call, None if unknown else tuple(_below(seen, call, command, line.expand)))
         seen.update(dict.fromkeys(after.possible))
         for moved in moved_by(command):
+            if len(seen) > MAX_FOLDERS:  # each option may double them
+                break
             seen.update(dict.fromkeys([_joined(folder, moved) for folder in seen]))
         lost = lost or after.lost or len(seen) > MAX_FOLDERS
 

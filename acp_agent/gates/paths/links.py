@@ -25,7 +25,7 @@ _LINKERS = frozenset(
 _LOOKS = {
     # The first words with which an unpacker only lists or packs.
     **dict.fromkeys(("tar", "gtar", "bsdtar"), re.compile(r"-[vzjJaphSP]*[ctru][vzjJaphSP]*f?")),
-    "cpio": re.compile(r"-[oitv]*[ot][oitv]*"),
+    "cpio": re.compile(r"-[iv]*[ot][oitv]*"),
     "unzip": re.compile(r"-[qvh]*[lptzZ][qvh]*"),
     "unsquashfs": re.compile(r"-ll?|-s"),
     **dict.fromkeys(("7z", "7za", "7zr", "7zz"), re.compile(r"[lath]|lb|lt")),

@@ -88,7 +88,7 @@ def awk_asks(args: tuple[str, ...]) -> str:
     return f"the script {script[:80]!r}" if unclear else ""
 
 
-_PRINTF_SETS = lazy_regex(r"%[^a-zA-Z]*[hjlLqtz]*n")
+_PRINTF_SETS = lazy_regex(r"%[^a-zA-Z%]*+[hjlLqtz]*+n")
 
 
 def printf_asks(args: tuple[str, ...], patterns: frozenset[str]) -> str:

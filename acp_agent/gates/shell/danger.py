@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import islice
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import has_option, is_disk, is_socket, operands, system_root, tables
+from acp_agent.regex import Regex, compiled
 from acp_agent.text import lazy_regex
 
 _FIND_OPTION = lazy_regex(r"-[HLPEXdsx]+|-O\d*|-D\w+")
@@ -151,10 +154,10 @@ _STARTS = lazy_regex(
     r"system|popen|exec|spawn|subprocess|shell|\bqx\b|%x|\bopen\b[^\n|]{0,200}\||`|\bpty\b|getline|Runtime|\bsh\b",
     re.IGNORECASE,
 )
-_LITERAL = lazy_regex(
-    r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|(?:\bq[qwx]?|%[xw])\s?[({\[<|/!]([^)}\]>|/!]*)"
+_LITERAL = (
+    r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`"
+    r"|(?:\bq[qwx]?|%[xw])[\s\x0b\x1c-\x1f\x85\pZ]?[({\[<|/!]([^)}\]>|/!]*)"
 )
-_COMMA = lazy_regex(r"\s*,\s*")
 
 MAX_LITERALS = 32
 """The most string literals of a program text that are read as shell text."""
@@ -178,13 +181,19 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
     """
     if not (_STARTS.search(code) or (pipes and "|" in code)):
         return []
-    texts: list[str] = []
-    end = -1
-    for match in list(_LITERAL.finditer(code))[:MAX_LITERALS]:
-        literal = next(group for group in match.groups(default="") if group or not any(match.groups()))
-        if texts and _COMMA.fullmatch(code, end, match.start()):
+    data, texts, last = code.encode(errors="replace"), list[str](), 0
+    for match in islice(_literals().finditer(data), MAX_LITERALS):
+        start, end = max(match.span(group) for group in range(1, 5))
+        literal = data[start:end].decode()
+        if texts and data[last : match.start()].decode().strip() == ",":
             texts[-1] += f" {literal}"
         else:
             texts.append(literal)
-        end = match.end()
+        last = match.end()
     return [text for text in texts if text.strip()]
+
+
+@cache
+def _literals() -> Regex:
+    """Return the expression for string literals, by RE2: a text of quotes that are not closed takes linear time."""
+    return compiled(_LITERAL, lines=True)

@@ -134,17 +134,22 @@ class Grammar(NamedTuple):
 
 @dataclass(slots=True)
 class _Parse:
-    """One parse of one command line."""
+    """One parse of one command line.
+
+    behind   the number of words behind the last one that is the name of a subcommand; all if there is none
+    """
 
     form: Grammar
     options: list[str] = field(default_factory=list[str])
     found: list[Argument] = field(default_factory=list[Argument])
     plain: list[str] = field(default_factory=list[str])
     unknown: list[str] = field(default_factory=list[str])
+    behind: int = 0
 
     def run(self, words: Sequence[str]) -> ParsedArguments:
         form, inner = self.form, ParsedArguments()
         rest = list(words)
+        self.behind = next((at for at, word in enumerate(reversed(rest)) if word in form.verbs), len(rest))
         self._begin(rest)
         while rest:
             word = rest.pop(0)
@@ -194,7 +199,7 @@ class _Parse:
         """Read a word in place of a subcommand: the value of an unknown option, or an unknown subcommand."""
         if self.unknown:
             self.found.append(Argument(word, WordKind.NAME, GUESS))
-            if any(each in self.form.verbs for each in rest):
+            if len(rest) > self.behind:
                 return
         self.unknown.append(word)
         for each in rest:

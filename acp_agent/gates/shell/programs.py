@@ -380,7 +380,7 @@ def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
         return False
     closed = rest.index("--") if "--" in rest else len(rest)
     options = [word for word in rest[:closed] if word.startswith("-") and word != "-"]
-    operands = [word for word in rest[:closed] if word not in options] + list(rest[closed + 1 :])
+    operands = [word for word in rest[:closed] if not word.startswith("-") or word == "-"] + list(rest[closed + 1 :])
     if not destroying.options.isdisjoint(rest) or any(
         _stands_for(word, destroying.options, destroying.valued) for word in options
     ):
@@ -521,7 +521,7 @@ _CARRIERS = frozenset(
 """Programs that run their input as commands, here or elsewhere, whatever their operands are."""
 _CONSOLES = frozenset(("code", "pdb", "asyncio", "IPython", "ptpython", "idlelib"))
 _READS = lazy_regex(r"\b(?:eval|read|source|mapfile|readarray)\b")
-_OWN_INPUT = lazy_regex(r"/dev/(?:stdin|fd/0|tty)|/proc/\S*/fd/0")
+_OWN_INPUT = lazy_regex(r"/dev/(?:stdin|fd/0|tty)")
 
 
 def runs_its_input(text: str) -> bool:
@@ -531,6 +531,8 @@ def runs_its_input(text: str) -> bool:
     """
     line = ShellText(text)
     if line.survey.unread or _OWN_INPUT.search(text) or (isinstance(line.analysis, Opaque) and _READS.search(text)):
+        return True
+    if any("/proc/" in word.rpartition("/fd/0")[0] for word in text.split()):
         return True
     return any(_runs_its_input(each) for command in line.survey.commands for each in command.walk())
 

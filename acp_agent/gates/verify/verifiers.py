@@ -189,7 +189,7 @@ _URL_SHAPES = {
 }
 _SQL_SHAPES = {
     "runs programs": lazy_regex(
-        r"\\!|\bxp_cmdshell\b|\b(?:to|from)\s+program\b|^\s*\.(?:shell|system)\b|\bload_extension\s*\(",
+        r"\\!|\bxp_cmdshell\b|\b(?:to|from)\s+program\b|^[^\S\n]*\.(?:shell|system)\b|\bload_extension\s*\(",
         re.IGNORECASE | re.MULTILINE,
     ),
     "reads or writes files": lazy_regex(

@@ -7,10 +7,13 @@ import pytest
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.gate import CommandFacts
+from acp_agent.gates.git_calls import git_calls
 from acp_agent.gates.paths.command_paths import path_words
-from acp_agent.gates.paths.links import without_made
+from acp_agent.gates.paths.links import may_make_links, without_made
+from acp_agent.gates.rules.permission_rules import allowance
 from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.options import MAX_VALUES
+from acp_agent.gates.shell.programs import runs_its_input
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
 from acp_agent.gates.verify.folder_readers import reading
@@ -124,6 +127,16 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
         "make " + "-e " * 20_000,
         f"rg -g '{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}' x",
         "psql -c 'select pg_read_" + "file" * 15_000 + "'",
+        "sqlite3 x <<end" + "\n" * 60_000 + "end",
+        "printf " + "%1" * 20_000,
+        'python -c "system ' + r"\'" * 30_000 + '"',
+        "cat " + "/proc/" * 10_000,
+        "cpio -" + "o" * 60_000 + "x",
+        "git --foo " + "a " * 15_000 + "status",
+        "git " + "-C a " * 5_000 + "status",
+        "tar " + "-C a " * 2_000 + "-cf x" + " b" * 5_000,
+        "env " + "".join(f"-C {number} " for number in range(50)) + "git status",
+        "rm " + "-v " * 8_000 + "x " * 8_000,
     ],
 )
 def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
@@ -133,6 +146,10 @@ def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     assert all(isinstance(path, str) for each in line.steps for path in path_words(each.command))
     assert not [each for each in line.steps if each.command.name == "rg" and reading(each.command) is None]
     assert all(Injection().command(each.command, each.folders) for each in line.steps)
+    assert allowance(line, (), lambda _: None).action is None
+    assert runs_its_input(text) in (True, False)
+    assert all(may_make_links(each.command, lambda _: False) in (True, False) for each in line.steps)
+    assert len([*git_calls(line)]) < 2
 
 
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
