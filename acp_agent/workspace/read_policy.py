@@ -10,6 +10,7 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from glob import escape
 from glob import glob as matching
@@ -19,7 +20,7 @@ from typing import TypeAlias
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
-from acp_agent.workspace.beneath import expansion_wanted
+from acp_agent.workspace.beneath import expansion_wanted, holding
 from acp_agent.workspace.roots import PathPolicy, ReadableFolder, is_below
 
 DENIED = "may not be read (tools.file.deny_read)"
@@ -416,8 +417,8 @@ class ProjectDependencies:
             for packages in matching(f"{escape(real)}/lib*/{_PYTHON}/site-packages"):
                 if os.path.realpath(packages) == packages:
                     yield ReadableFolder(packages, f"site-packages of {name}")
-            home = re.search(r"^home\s*=\s*(/\S.*?)\s*$", settings, re.MULTILINE)
-            yield from _library(os.path.realpath(home[1]), name) if home else ()
+            home = re.search(r"^home\s*=\s*(/\S.*)", settings, re.MULTILINE)
+            yield from _library(os.path.realpath(home[1].rstrip()), name) if home else ()
         for folder in self._environ.get("PATH", "").split(os.pathsep):
             if os.path.isabs(folder) and os.path.isfile(program := os.path.join(folder, "python3")):
                 yield from _library(os.path.dirname(os.path.realpath(program)), "python3")
@@ -434,10 +435,8 @@ def _library(programs: str, name: str) -> Iterator[ReadableFolder]:
 
 def _small_file(path: str) -> str | None:
     """Return the text of a small regular file; None for anything else, such as a link or a FIFO."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(fd, "rb") as file:
-        regular = stat.S_ISREG(os.fstat(fd).st_mode)
-        return file.read(_LARGEST_SETTINGS).decode("utf-8", "replace") if regular else None
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError, ValueError), holding(os.open(path, flags)) as fd:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return os.read(fd, _LARGEST_SETTINGS).decode("utf-8", "replace")
+    return None

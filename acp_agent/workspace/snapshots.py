@@ -530,7 +530,7 @@ def read_entry(directory: int, name: str, most: int) -> tuple[TreeEntry, bytes |
         return left_out, None
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-        with os.fdopen(fd, "rb") as file:
+        with holding(fd), os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(most + 1)
     except OSError:
         return left_out, None

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from acp_agent.core.data import frozen
 from acp_agent.text import lazy_regex
-from acp_agent.workspace.git.settings import NotReadable, Setting, read_settings
+from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.git.settings import MAX_BYTES, NotReadable, Setting, read_settings
 from acp_agent.workspace.roots import is_below
 
 _OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
@@ -23,7 +24,7 @@ KINDS = ("modules", "worktrees")
 UNSEARCHED = frozenset(("objects", "refs", "logs", "hooks"))
 """The folders in the git folder of a submodule that are not searched for further git folders."""
 _LONGEST = 4096  # bytes of a file that names a folder
-_LARGEST = 1 << 20  # bytes of a file of settings that are read
+_GENTLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block
 HOOKS_PATH = "core.hookspath"
 _NAMES_HOOKS = lazy_regex(rb"(?i)hookspath")
 
@@ -59,9 +60,8 @@ def settings_in(path: str) -> tuple[Setting, ...]:
 
 
 def _content(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        return file.read(_LARGEST)
+    with holding(os.open(path, _GENTLY)) as fd, open(fd, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def hook_folders(obeyed: Iterable[str]) -> Iterator[str]:
@@ -164,9 +164,8 @@ def _is_sound(common: str) -> bool:
 def named_folder(file: str, prefix: str = "") -> str:
     """Return the resolved path that a file names after a prefix, or "". A file that is a link names none."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as opened:
-            text = os.fsdecode(opened.read(_LONGEST)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+        with holding(os.open(file, _GENTLY)) as fd:
+            text = os.fsdecode(os.read(fd, _LONGEST)) if stat.S_ISREG(os.fstat(fd).st_mode) else ""
     except OSError:
         return ""
     name = text.removeprefix(prefix).strip()

@@ -157,6 +157,18 @@ def test_settings_that_are_a_pipe_do_not_block(machine: Machine):
         assert roots.folder("../other/plans.txt") is None
 
 
+def test_settings_that_are_a_folder_are_no_settings(machine: Machine):
+    (machine.project / ".venv" / "pyvenv.cfg").mkdir(parents=True)
+    with machine.roots() as roots:
+        assert roots.folder("../other/plans.txt") is None
+
+
+def test_settings_full_of_blanks_are_read_in_one_pass(machine: Machine):
+    machine.put("home/me/app/.venv/pyvenv.cfg", "home = /a" + " " * 16_000 + "b")
+    with machine.roots() as roots:
+        assert {roots.folder("../other/plans.txt") for _ in range(100)} == {None}
+
+
 def test_variables_of_a_command_change_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     machine.put("home/me/other/pkg/mod/plans.txt")
     with machine.roots() as roots:

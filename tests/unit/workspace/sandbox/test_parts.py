@@ -16,7 +16,13 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.editor import ContainedCommand
 from acp_agent.workspace.sandbox import landlock, quarantine, sandbox
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, SessionNetwork
-from acp_agent.workspace.sandbox.git_folders import _LONGEST, hook_folders, hooks_of_worktrees, named_folder
+from acp_agent.workspace.sandbox.git_folders import (
+    _LONGEST,
+    hook_folders,
+    hooks_of_worktrees,
+    named_folder,
+    settings_in,
+)
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _called, _new_ruleset, known_rights, landlock_limits
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, tier_limits
@@ -45,6 +51,14 @@ def test_a_file_of_git_names_a_folder_only_in_the_form_that_git_writes(tmp_path:
     (file.parent / "link").symlink_to(".git")
     os.mkfifo(file.parent / "fifo")
     assert [named_folder(str(file.parent / name)) for name in ("link", "fifo", "none")] == ["", "", ""]
+
+
+def test_a_look_at_a_folder_in_place_of_a_file_of_git_leaves_nothing_open(tmp_path: Path):
+    before = open_fds()
+    assert named_folder(str(tmp_path), "gitdir:") == ""
+    with pytest.raises(IsADirectoryError):
+        settings_in(str(tmp_path))
+    assert open_fds() == before
 
 
 def test_a_ruleset_refuses_all_that_its_version_knows(monkeypatch: pytest.MonkeyPatch):
