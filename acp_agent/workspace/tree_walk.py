@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from time import monotonic
@@ -370,6 +370,7 @@ def _leads_to_shown(roots: Roots, link: str) -> bool:
 
 
 _SECONDS = 0.5
+_MOST_EXCEPTIONS = 1000
 
 
 class IgnoredFiles:
@@ -434,15 +435,18 @@ class IgnoredFiles:
 def exceptions(files: Iterator[str], most: int) -> Callable[[str], bool]:
     """Return a function that returns whether a line of the ignore files may include a path again.
 
-    most   the most files that are read; if there are more, or one cannot be read whole, any path may be included
+    most   the most files that are read; if there are more, or one cannot be read whole, any path may be included, and
+           also if there are more than 1,000 such lines that differ
     """
-    lines = set[str]()
+    patterns = set[tuple[str, bool]]()
     for number, path in enumerate(islice(dict.fromkeys(files), most + 1)):
         found = _lines(path) if number < most else None
         if found is None:
             return _any
-        lines.update(found)
-    return lambda path: any(_may_mean(path, line) for line in lines)
+        patterns.update(map(_pattern, found))
+        if len(patterns) > _MOST_EXCEPTIONS:
+            return _any
+    return lambda path: _may_mean(path, patterns)
 
 
 def _any(path: str) -> bool:
@@ -470,13 +474,16 @@ def _lines(path: str) -> set[str] | None:
     return {line[1:].rstrip() for line in text.split("\n") if line.startswith("!")}
 
 
-def _may_mean(path: str, line: str) -> bool:
-    """Return whether a line may match a file, or, if the file's name has no leading dot, a folder above it."""
-    *above, name = path.casefold().split("/")
+def _pattern(line: str) -> tuple[str, bool]:
+    """Return a glob for the names that a line may match, and whether it matches folders only."""
     pattern = line.casefold().rstrip("/").rpartition("/")[2]
     special = next((at for at, char in enumerate(pattern) if char in "[\\"), None)
-    if special is not None:
-        pattern = f"{pattern[:special]}*"
-    if not line.endswith("/") and fnmatchcase(name, pattern):
+    return pattern if special is None else f"{pattern[:special]}*", line.endswith("/")
+
+
+def _may_mean(path: str, patterns: Collection[tuple[str, bool]]) -> bool:
+    """Return whether a pattern may match a file, or, if the file's name has no leading dot, a folder above it."""
+    *above, name = path.casefold().split("/")
+    if any(fnmatchcase(name, pattern) for pattern, is_folder in patterns if not is_folder):
         return True
-    return not name.startswith(".") and any(fnmatchcase(folder, pattern) for folder in above)
+    return not name.startswith(".") and any(fnmatchcase(folder, each) for each, _ in patterns for folder in above)

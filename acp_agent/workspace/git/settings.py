@@ -21,6 +21,9 @@ from acp_agent.text import lazy_regex
 MAX_BYTES = 512 * 1024
 """The largest file that is read."""
 
+_MAX_SPELLED = 16 * MAX_BYTES
+"""The most characters of all keys together. Each variable repeats the name of its section, which may be long."""
+
 _BLANKS = " \t\r\n"
 _KEY = lazy_regex(r"[A-Za-z][A-Za-z0-9-]*")
 _SECTION = lazy_regex(r"\[([A-Za-z0-9.-]+)(?:[ \t\r]+\"((?:[^\"\\\n]|\\[^\n])*)\")?\]")
@@ -67,7 +70,7 @@ class _Reader:
         self._at = 0
 
     def settings(self) -> "list[Setting]":
-        found, section = list[Setting](), ""
+        found, section, spelled = list[Setting](), "", 0
         while self._at < len(self._text):
             char = self._text[self._at]
             if char in _BLANKS:
@@ -78,6 +81,9 @@ class _Reader:
                 section = self._section()
             else:
                 found.append(self._setting(section))
+                spelled += len(section)
+                if spelled > _MAX_SPELLED:
+                    raise NotReadable("has too many variables in a section with a long name")
         return found
 
     def _section(self) -> str:
@@ -190,6 +196,7 @@ def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
     reaches = subcommand not in table.local
     partial = any(each.key.startswith("remote.") and each.key.endswith(".promisor") for each in repository.settings)
     partial = partial or any(each.key == "extensions.partialclone" for each in repository.settings)
+    aliased = any(each.key == f"alias.{subcommand.casefold()}" for each in repository.settings)
     if repository.remote and not reaches:
         return
     yield from (GitDanger(f"{name} {trouble}") for trouble in repository.troubles)
@@ -199,7 +206,7 @@ def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
         group = table.group(setting.key)
         if group is None or group.allows(setting.value):
             continue
-        spared = _is_spared_alias(setting, subcommand, repository.settings)
+        spared = not aliased and _is_spared_alias(setting.key, subcommand)
         if (repository.remote or partial or group.obeyed_by(subcommand)) and not spared:
             yield _danger(name, setting, group)
     hooks = sorted(hook for hook in repository.hooks if _runs(table, hook, subcommand, remote=repository.remote))
@@ -270,16 +277,13 @@ def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -
     return subcommand not in entry.spares
 
 
-def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setting]) -> bool:
-    """Return whether a setting is an alias that this subcommand cannot run.
+def _is_spared_alias(key: str, subcommand: str) -> bool:
+    """Return whether a setting is an alias that this subcommand cannot run, unless it is an alias itself.
 
     Git runs its own programs as subcommands, and an alias in place of a missing one: merge-ours, remote-https,
     credential-cache. An alias may lead to another one.
     """
-    name = setting.key.removeprefix("alias.")
-    if name == setting.key or not subcommand or not name.isalnum():
-        return False
-    return all(each.key != f"alias.{subcommand.casefold()}" for each in settings)
+    return bool(subcommand) and key.startswith("alias.") and key.removeprefix("alias.").isalnum()
 
 
 # ------------------------------------------------------------------------------------------- the table

@@ -20,7 +20,7 @@ from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
 from acp_agent.workspace.git.settings import MAX_BYTES as MAX_SETTINGS
-from acp_agent.workspace.git.settings import read_settings
+from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,17 @@ def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
     assert setting.value.split() == [*["a"] * (MAX_SETTINGS // 2 - 10), "c"]
+
+
+def test_a_long_name_of_a_section_is_not_repeated_for_each_of_its_settings() -> None:
+    with pytest.raises(NotReadable, match="a section with a long name"):
+        read_settings(b'[a "' + b"x" * 200_000 + b'"]\n' + b"a\n" * 100_000)
+
+
+def test_each_of_thousands_of_aliases_is_judged_by_itself() -> None:
+    settings = read_settings(b"[alias]\n" + b"".join(b"a%d = !x\n" % number for number in range(20_000)))
+    assert not [*dangers(Repository("this repository", settings), "status")]
+    assert len([*dangers(Repository("this repository", settings), "a7")]) == 20_000
 
 
 def index_entry(name: bytes) -> bytes:

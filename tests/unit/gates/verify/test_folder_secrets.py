@@ -474,3 +474,10 @@ def test_fd_reads_ignored_files_only_where_it_is_told_to():
 def test_only_a_plain_glob_surely_matches_in_every_program():
     for glob, matches in (("a*", True), ("b*", False), ("[a]b", False), ("{ab,b}", False), ("ab", True)):
         assert surely_matches("ab", glob) is matches, glob
+
+
+def test_more_exceptions_than_are_compared_may_include_any_file(tmp_path: Path):
+    plant(tmp_path, ".env")
+    for count, verdict in ((1000, "Allow"), (1001, "Ask")):
+        (tmp_path / ".ignore").write_text("".join(f"!{number}.txt\n" for number in range(count)))
+        assert asks(tmp_path, "rg KEY .") == verdict, count
