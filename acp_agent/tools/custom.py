@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 from acp_agent.core.backends import FileSystem
@@ -23,6 +23,7 @@ from acp_agent.tools.tool import TYPES, Tool, expected, fitted_arguments, quote
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}", re.ASCII)
 _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 _MOST_PROBLEMS = 5
+_MOST_WORDS = 10_000
 
 
 @frozen
@@ -55,7 +56,7 @@ class CustomTool:
         return ToolSpec(self.name, self.description, self.parameters, ToolKind.EXECUTE, mutates=True, commands=True)
 
     def rendered(self, arguments: JsonObject) -> str:
-        """Return the command line of a call."""
+        """Return the command line of a call. Raises ToolError."""
         words = {name: _words(arguments.get(name, _default(schema))) for name, schema in self.properties.items()}
         if isinstance(self.command, str):
             return PLACEHOLDER.sub(lambda found: " ".join(map(_quoted, words[found[1]])), self.command)
@@ -86,12 +87,19 @@ def _quoted(word: str) -> str:
 
 
 def _rendered(part: str, words: Mapping[str, list[str]]) -> Iterator[str]:
-    """Yield the words that one argument becomes: one for each item of a list, and none for what was not given."""
+    """Yield the words that one argument becomes: one for each item of a list, and none for what was not given.
+
+    Several lists in one argument make a word for each combination. Raises ToolError for too many.
+    """
     pieces = PLACEHOLDER.split(part)  # texts, and names between them
     if len(pieces) == 1:
         yield part if _PLAIN.fullmatch(part) else _quoted(part)
         return
-    for chosen in product(*(words[piece] if at % 2 else [piece] for at, piece in enumerate(pieces))):
+    given = [words[piece] if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    if prod(map(len, given)) > _MOST_WORDS:
+        message = f"the lists of {quote(part)} make more than {_MOST_WORDS:,} words"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, "Call the tool with shorter lists.")
+    for chosen in product(*given):
         yield _quoted("".join(chosen))
 
 

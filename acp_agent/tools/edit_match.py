@@ -31,6 +31,8 @@ _MAX_SHOWN_CHARS = 200
 _MAX_COMPARED = 4000  # characters of a window that are compared one by one
 _MAX_CODE_POINTS = 4
 _CANDIDATES = 30
+_MAX_SQUARES = 20_000_000  # the squares of the candidates' lengths together; three are always compared
+_MAX_PAIRS = 4_000_000  # equal characters of two windows; with more, a comparison takes minutes
 _LIKE_ENOUGH = 0.5
 _NUMBERED = re.compile(r" *\d+\t")
 _LOOKALIKES = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2013\u2014\u2212", "''\"\"----")
@@ -85,17 +87,25 @@ def _nearest(there: Sequence[str], wanted: Sequence[str]) -> int | None:
     """
     pattern = "\n".join(line.strip() for line in wanted)[:_MAX_COMPARED]
     best, score = None, 0.0
-    for likeness, first in sorted(nlargest(_CANDIDATES, _windows(there, wanted)), key=lambda one: one[1]):
+    few = max(3, min(_CANDIDATES, _MAX_SQUARES // max(1, len(pattern) ** 2)))
+    for likeness, first in sorted(nlargest(few, _windows(there, wanted)), key=lambda one: one[1]):
         if likeness < _LIKE_ENOUGH / 2:
             continue
         window = "\n".join(line.strip() for line in there[first : first + len(wanted)])[:_MAX_COMPARED]
-        matcher = difflib.SequenceMatcher(None, window, pattern, autojunk=False)
+        matcher = _comparison(window, pattern)
         same = sum(size for _, _, size in matcher.get_matching_blocks())
         exact = sum(left == right for left, right in zip(there[first:], wanted, strict=False)) / len(wanted)
         closeness = same / len(pattern) if pattern else 0.0
         if closeness >= _LIKE_ENOUGH and (value := closeness + matcher.ratio() + exact / 10) > score + 1e-9:
             best, score = first, value
     return best
+
+
+def _comparison(one: str, two: str) -> difflib.SequenceMatcher[str]:
+    """Return a comparison of two texts. If too many of their characters are equal, frequent ones begin no match."""
+    counts = Counter(two)
+    pairs = sum(count * counts[char] for char, count in Counter(one).items())
+    return difflib.SequenceMatcher(None, one, two, autojunk=pairs > _MAX_PAIRS)
 
 
 def _windows(there: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[float, int]]:
@@ -133,7 +143,7 @@ def _difference(found: str, sent: str) -> str:
     What can be seen is not named: character by character, a model could ask for a secret that it was not shown.
     """
     found, sent = found[:_MAX_COMPARED], sent[:_MAX_COMPARED]
-    changes = difflib.SequenceMatcher(None, found, sent, autojunk=False).get_opcodes()
+    changes = _comparison(found, sent).get_opcodes()
     for number, (tag, start, end, first, last) in enumerate(changes):
         at_edge = number in (0, len(changes) - 1)
         if tag == "equal" or (at_edge and first == last):  # old_string may begin and end within a line
@@ -231,16 +241,18 @@ def _reindented(text: str, old: str, new: str) -> Adapted | None:
     size = len(body) - (body[-1] == "" and len(body) > 1)  # the empty text after a last line end is no line
     if sum(map(len, body)) == 0:
         return None
-    places = [at for at in range(len(bare) - size + 1) if bare[at : at + size] == body[:size]]
-    if len(places) != 1:
+    whole, part = ("\n".join(("", *lines, "")) for lines in (bare, body[:size]))
+    at = whole.find(part)
+    if at < 0 or whole.find(part, at + 1) >= 0:
         return None
-    found = there[places[0] : places[0] + size]
+    first = whole.count("\n", 0, at)
+    found = there[first : first + size]
     indents = _indents(wanted[:size], found)
     lines = None if indents is None else _with_indents(new.split("\n"), indents, within=not _indent_of(old))
     if lines is None:
         return None
     if not _indent_of(old):  # old_string begins after the indentation, which stays
-        found[0] = bare[places[0]]
+        found[0] = bare[first]
     result = _once(text, "\n".join(found) + "\n" * (size < len(body)), "\n".join(lines))
     return None if result is None else Adapted(*result, "applied with the file's indentation")
 

@@ -157,7 +157,7 @@ async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult
         raise error from None  # missing or too large: the first error says it better
     if data.startswith(b"%PDF-"):
         raise _pdf(path)
-    picture = picture_of(data)
+    picture = await to_thread.run_sync(picture_of, data)
     if picture is None:
         raise error
     mime_type, width, height = picture.mime_type, picture.width, picture.height

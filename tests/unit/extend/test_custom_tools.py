@@ -183,6 +183,16 @@ def test_an_argument_whose_parameter_is_not_given_is_left_out(arguments: dict[st
     assert made.rendered(arguments) == command
 
 
+def test_lists_with_more_combinations_than_a_command_can_have_are_refused():
+    made = tool(
+        f"{NAME}command = ['run', '{{{{a}}}}={{{{b}}}}']\n[parameters.properties]\n"
+        "a = { type = 'array' }\nb = { type = 'array' }\n"
+    )
+    assert made.rendered({"a": ["1", "2"], "b": ["3"]}) == "run '1=3' '2=3'"
+    with pytest.raises(ToolError, match="make more than 10,000 words"):
+        made.rendered({"a": ["1"] * 50_000, "b": ["2"] * 50_000})
+
+
 @each_row(
     "arguments, problem",
     [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
-from acp_agent.tools.edit_match import no_match, replace_exactly
+from acp_agent.tools.edit_match import adapted, no_match, replace_exactly
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.sizes import sized
@@ -410,6 +410,17 @@ def test_the_block_that_shares_most_words_is_shown():
 
     assert str(miss) == "old_string was not found; the text at line 29 is the nearest"
     assert miss.block == "  29\tdef f7(a, b):\n  30\t    value = compute_7(a, b)\n  31\t    return value"
+
+
+def test_long_lines_of_one_sign_are_given_up_at_once():
+    """Each once took minutes: a comparison tried every place of every sign."""
+    assert str(no_match(("-" * 4000 + "x\n") * 40, "-" * 4000 + "y")).startswith("old_string was not found")
+    assert str(no_match(("|---" * 1000 + "|\n") * 40, "|-- " * 1000 + "x")) == "old_string was not found"
+
+
+def test_half_of_a_file_is_looked_for_with_another_indentation_in_one_pass():
+    assert adapted("a\n" * 400_000, "b\n" + " a\n" * 200_000, "x") is None
+    assert adapted("b\n" + "a\n" * 400_000, " b\n" + " a\n" * 200_000, " c\n") is not None
 
 
 def test_the_same_words_in_another_order_are_not_called_the_same():
