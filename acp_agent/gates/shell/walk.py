@@ -9,7 +9,7 @@ from tree_sitter import Node
 from acp_agent.gates.shell.command import MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
-from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, variants
+from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, spread, variants
 
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 _GLOB = frozenset("*?[")
@@ -27,6 +27,9 @@ MAX_VALUE = 1024
 
 MAX_FOUND = 4000
 """The most commands of one text once variables are replaced by all their values. A text with more counts as unread."""
+
+MAX_SPREAD = 300_000
+"""The most words of all commands of one text with the values of their variables. A text with more counts as unread."""
 
 
 @dataclass(slots=True)
@@ -229,9 +232,13 @@ def commands(
     finish   adds the commands that a command starts
     """
     found: list[Command] = []
-    fields = _split(guesses.known)
+    words, fields = 0, _split(guesses.known)
     for candidate in candidates:
         if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
+            break
+        words += spread(candidate.words, guesses.known)
+        if words > MAX_SPREAD:
+            guesses.unread = f"has more than {MAX_SPREAD:,} words with the values of its variables"
             break
         forms = variants(candidate.words, guesses.known)
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):

@@ -192,7 +192,7 @@ def variants(
     words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int | None = None
 ) -> list[tuple[str, ...]]:
     """Return the argument lists that a command may have with every value that its variables were seen to take."""
-    names = sorted({piece.variable for word in words for piece in word if piece.variable in known})
+    names = _known_names(words, known)
     found: dict[tuple[str, ...], None] = {}
     for choice in _choices([known[name] for name in names]):
         values = dict(zip(names, choice, strict=True))
@@ -200,6 +200,17 @@ def variants(
         if len(found) == limit:
             break
     return list(found)
+
+
+def spread(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
+    """Return how many words `variants` returns at most, apart from those that braces add."""
+    counts = [len(known[name]) for name in _known_names(words, known)]
+    every = prod(counts)
+    return len(words) * (every if every <= MAX_FIELDS else MAX_FIELDS + max(counts))
+
+
+def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> list[str]:
+    return sorted({piece.variable for word in words for piece in word if piece.variable in known})
 
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

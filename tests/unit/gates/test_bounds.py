@@ -31,6 +31,7 @@ from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, r
         ("ls; " * 8000, "more than 1000 commands"),
         ("ls | " * 5000 + "ls", "more than 2000 pipes"),
         ("".join(f"$(a{number} " for number in range(5000)), "more than 4000 commands"),
+        (f"for x in {' '.join(map(str, range(250)))}; do ls $x {'w ' * 10_000}; done", "more than 300,000 words"),
     ],
 )
 def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -> None:
