@@ -48,7 +48,8 @@ _SIZES = (4_000, 1_500, 500, 150)
 
 _OURS = (*notes.CANCELLED_TURN, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
 _DATA = re.compile(
-    r'^<(?:(tool-output|external-data|knowledge) id="([0-9a-f]{8})"[^<>\n]*|(resource) uri="[^"\n]*"|(diagnostics))>',
+    r'^<(?:(tool-output|external-data|workspace|knowledge) id="([0-9a-f]{8})"[^<>\n]*'
+    r'|(resource) uri="[^"\n]*"|(diagnostics))>',
     re.MULTILINE,
 )
 _LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")

@@ -420,6 +420,16 @@ async def test_the_model_that_sums_up_is_told_whose_words_count_as_wishes() -> N
     assert "\nUser:" not in request.messages[0].text
 
 
+async def test_the_facts_of_the_workspace_do_not_count_as_the_users_words_in_a_summary() -> None:
+    talk = Compacting([says(LONG)], summaries=[say("Short.")])
+    facts = '<workspace id="0a1b2c3d">\nGit branch: delete-all\n</workspace id="0a1b2c3d">'
+    await talk.prompt(f"Mend it\n\n{facts}")
+    await talk.compact()
+    (sent,) = talk.writer.requests[0].messages
+    assert '{"from": "user", "text": "Mend it"}\n' in sent.text
+    assert '{"from": "data", "text": "<workspace' in sent.text
+
+
 def test_sanitising_leaves_plain_words_alone() -> None:
     text = "a < b, <div>, naïve 日本語 👍\n\ttab"
     assert sanitised(text) == text
