@@ -100,6 +100,12 @@ class CommandFacts(ShellText):
         proven = isinstance(self.analysis, Plain) and not (self.typed or self.stays)
         return proven and all(map(only_reads, self.commands))
 
+    @property
+    def changing(self) -> str:
+        """The first program of several that is not proven to only read, "" if there is only one or it has no name."""
+        several = self.commands if len(self.commands) > 1 else ()
+        return next((command.name for command in several if not only_reads(command)), "")
+
     @cached_property
     def steps(self) -> tuple[CommandStep, ...]:
         """The steps of `commands`, which are proven if the text is proven."""

@@ -26,6 +26,7 @@ _READING = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.T
 _PLANNING = _READING | {ToolKind.SWITCH_MODE}
 
 
+_LONGEST_NAME = 40
 _LEAVING = "the user leaves the mode with the editor's mode selector, or by typing /mode code"
 
 
@@ -74,11 +75,13 @@ class ModeGate(Gate):
         if offered_in(mode, facts.spec) and facts.only_reads and facts.spec.commands == bool(facts.commands):
             return Allow()
         here, tool = f"{FREEDOMS[Freedom(mode.value)][0]} mode ('{mode}')", facts.spec.name
+        culprit = next((line.changing for line in facts.commands if not line.only_reads), "")
+        command = f"'{culprit[:_LONGEST_NAME]}' in this command" if culprit else "this command"
         if agent is not None and mode is not self._options.mode:
-            what = "this command may change something" if facts.spec.commands else f"'{tool}' may change something"
+            what = f"{command} may change something" if facts.spec.commands else f"'{tool}' may change something"
             return Deny(f"{what}, and {agent.name} may only read", advice="Go on with what you can read, and report.")
         if facts.spec.commands:
-            reason = f"this command may change something, and {here} runs only commands that read"
+            reason = f"{command} may change something, and {here} runs only commands that read"
         else:
             reason = f"'{tool}' is not available in {here}"
         return Deny(f"{reason}; {_LEAVING}", advice="Go on with what you can read, or tell the user to switch.")

@@ -92,6 +92,9 @@ def test_the_mode_refuses_with_the_way_out_of_it():
     assert verdict(code, of_agent(shell("make"), Mode.ASK)) == Deny(
         "this command may change something, and scout may only read", advice=report
     )
+    assert verdict(code, of_agent(shell("find . -name '*.py' | xargs wc -l"), Mode.ASK)) == Deny(
+        "'xargs' in this command may change something, and scout may only read", advice=report
+    )
     assert verdict(code, of_agent(call("write"), Mode.CODE)) == Allow()
     assert verdict(AutonomyGate(lambda: True), call("write")) == Deny(
         "'write' is not available: this session may only read", rule="autonomy_level = readonly"
