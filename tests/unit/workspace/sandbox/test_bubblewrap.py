@@ -228,7 +228,7 @@ def test_the_words_build_each_wall_in_order(tmp_path: Path, monkeypatch: pytest.
         words = ["bwrap", *module._NAMESPACES, *user, *unshared, *built, *closed]
         assert sandbox._words("/cwd", walls, mounts) == words
         assert sandbox._words("/cwd", walls, mounts, 9) == [*words, "--seccomp", "9"]
-        assert sandbox._variables(walls) == {}
+        assert not any("PROXY" in name.upper() for name in sandbox._variables(walls))
     sandbox.close()
 
 

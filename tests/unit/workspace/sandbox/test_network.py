@@ -214,17 +214,22 @@ async def test_only_a_command_that_may_change_something_is_looked_after(networke
     assert looks == [False, False, True, True]
 
 
-@pytest.mark.parametrize("network", [NetworkReach.NONE, NetworkReach.ALL])
-async def test_commands_without_the_sessions_network_have_no_proxy(networked: Networked, network: NetworkReach):
+NO_RETRIES = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
+
+
+@pytest.mark.parametrize(("network", "variables"), [(NetworkReach.NONE, NO_RETRIES), (NetworkReach.ALL, {})])
+async def test_commands_without_the_sessions_network_have_no_proxy(
+    networked: Networked, network: NetworkReach, variables: dict[str, str]
+):
     with networked.sandbox.launch(["env"], str(networked.root), network) as launch:
-        assert launch.variables == {}
+        assert launch.variables == variables
     assert not [thread for thread in threading.enumerate() if thread.name == "sandbox proxy"]
 
 
-async def test_an_empty_list_changes_nothing(tmp_path: Path):
+async def test_with_an_empty_list_installers_do_not_try_again(tmp_path: Path):
     sandbox = SessionSandbox(WallRules((str(tmp_path),), free, readable), {}, TIER)
     with sandbox.launch(["env"], str(tmp_path)) as launch:
-        assert launch.variables == {}
+        assert launch.variables == NO_RETRIES
     await anyio.to_thread.run_sync(sandbox.close)
 
 
