@@ -3,7 +3,8 @@
     soft threshold (60 %)   Old tool outputs are replaced by one line each, until two thirds of the threshold are
                             reached. No model is called. Since the prompt cache is lost, this is done only if it leads
                             well below the threshold.
-    hard threshold (90 %)   A model writes a summary of everything before the current turn.
+    hard threshold (90 %)   A model writes a summary of everything before the current turn. If that does not lead
+                            under the soft threshold, it covers the turn, too, but for the prompt and the last rounds.
     /compact, compress_context   The same, because the user or the model asked for it.
     context too long        The model refused the request. A summary is written, then every old output is replaced
                             except those of the last round.
@@ -123,6 +124,7 @@ _SUMMARY_PART = 20  # a summary may have this fraction (1/20) of the budget
 _KNOWLEDGE_PART = 4  # fraction (1/4) of the budget at which the knowledge block is summed up itself
 _DOWN_TO = 2 / 3  # of the soft threshold: where clearing stops
 _WELL_UNDER = 5 / 6  # of the soft threshold: clearing must reach this to be worth the prompt cache
+_MUCH = 0.1  # of the budget: what clearing must free so that it comes before a summary of the running turn
 _LOOK_AGAIN = 0.05  # of the budget: how much must be added before clearing is planned again
 _KEPT_ROUNDS = 2  # rounds whose outputs are never cleared
 
@@ -199,6 +201,9 @@ class Compactor:
         if used <= budget * limits.hard:
             self._vain_up_to = used + budget * _LOOK_AGAIN
             return not self._failed
+        if not self._history.earlier and used - plan.freed <= budget * limits.hard and plan.freed >= budget * _MUCH:
+            await self._prune(plan)  # before a summary takes rounds of the turn itself
+            return True
         if await self._triggered():
             return self._history.estimate() <= budget * limits.hard
         if plan.stubs:
@@ -217,11 +222,14 @@ class Compactor:
 
     async def _triggered(self) -> bool:
         """Summarize, unless that has failed in this turn. Return whether it succeeded."""
-        if self._failed or not self._history.earlier:
+        earlier, used = self._history.earlier, self._history.estimate()
+        long = not earlier or used - messages_tokens(earlier) > self._budget() * self._thresholds.soft
+        begun = self._history.begun(_KEPT_ROUNDS) if long else ()
+        if self._failed or not (earlier or begun):
             self._failed = True
             return False
         try:
-            told = await self.compact(Compaction.TRIGGERED)
+            told = await self.compact(Compaction.TRIGGERED, begun=begun)
         except ToolError as error:
             self._failed = True
             await self._emit(Notice(Severity.WARNING, str(error)))
@@ -242,10 +250,11 @@ class Compactor:
         await self._emit(Notice(Severity.INFO, told))
         return told
 
-    async def compact(self, method: Compaction, focus: str = "") -> str:
+    async def compact(self, method: Compaction, focus: str = "", begun: Sequence[Message] = ()) -> str:
         """Replace everything before the current turn by a summary. Return one line that says what was done.
 
         focus   what the summary must keep above all, in the words of the user or the model
+        begun   the prompt of the current turn, which stays, and the rounds behind it that the summary replaces as well
 
         Raises:
             ToolError: permanent_failure if there is nothing to sum up, no summary came, or another one is being
@@ -257,7 +266,7 @@ class Compactor:
         self._running = True
         try:
             async with CompactionProgress(self._emit) as card:
-                return await self._compact(method, focus, card)
+                return await self._compact(method, focus, begun, card)
         finally:
             self._running = False
 
@@ -275,27 +284,28 @@ class Compactor:
             when = f"old output is left out at {limits.soft:.0%}, old messages are summed up at {limits.hard:.0%}"
         return (f"Context: {used:,} of {budget:,} tokens; {when}; summaries: {self._count}",)
 
-    async def _compact(self, method: Compaction, focus: str, card: CompactionProgress) -> str:
+    async def _compact(self, method: Compaction, focus: str, begun: Sequence[Message], card: CompactionProgress) -> str:
         history, budget = self._history, self._budget() or _WINDOW
         earlier = history.earlier
-        if not earlier:
+        if not (earlier or begun):
             raise _kept("there is nothing before the current turn")
         kept = history.knowledge
         covered = parts_tokens(kept) > budget // _KNOWLEDGE_PART
         old = (Message(Role.USER, kept), *earlier) if covered else earlier
-        replaced, before = messages_tokens(old), history.estimate()
+        gone, before = (*old, *begun[1:]), history.estimate()
+        replaced = messages_tokens(gone)
         tokens = min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1])
-        record = await self._record(old, focus, tokens, card)
-        section = summary.section(record)
+        record = await self._record((*old, *begun), focus, tokens, card)
+        section = summary.section(record, of_turn=bool(begun))
         if part_tokens(section) >= replaced:
             raise _kept("the summary was no shorter")
-        history.sum_up((section,) if covered else (*kept, section))
+        history.sum_up((section,) if covered else (*kept, section), len(begun[1:]))
         self._count += 1
         self._vain_up_to = 0.0
         await card.completed(record)
-        await self._store(Summary(record, method, len(old), replaced))
+        await self._store(Summary(record, method, len(gone), replaced))
         said = _tokens(before, history.estimate())
-        return f"Summed up {len(old)} older messages ({method}): {said}."
+        return f"Summed up {len(gone)} older messages ({method}): {said}."
 
     async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionProgress) -> str:
         """Ask for the summary and return it as the history stores it. Raises ToolError."""

@@ -8,7 +8,8 @@
 
 Everything before the current turn can be shortened: old results become stubs, or a summary replaces all of it. The
 summaries stand at the head and form the knowledge block. A turn begins with a prompt, and everything before it is
-replaced together. So no result is kept without its tool use.
+replaced together; of a long turn, whole rounds behind its prompt are as well. So no result is kept without its tool
+use.
 
 Appending takes constant time. Shortening looks at the whole conversation.
 """
@@ -273,12 +274,24 @@ class History:
             before[0] = replace(before[0], parts=before[0].parts[self._knowledge :])
         return tuple(message for message in before if message.parts)
 
-    def sum_up(self, knowledge: Sequence[TextPart]) -> None:
-        """Replace the knowledge block and all of `earlier` by `knowledge`. None of its texts may be blank."""
+    def begun(self, kept: int) -> tuple[Message, ...]:
+        """The prompt of the current turn and its rounds but for the last `kept`. Empty if there are no others."""
+        index, part = self._turn_start()
+        rounds = len(self._messages[index + 1 :]) // 2 - kept
+        if rounds <= 0:
+            return ()
+        prompt = replace(self._messages[index], parts=self._messages[index].parts[part:])
+        return (prompt, *self._messages[index + 1 : index + 1 + 2 * rounds])
+
+    def sum_up(self, knowledge: Sequence[TextPart], begun: int = 0) -> None:
+        """Replace the knowledge block and all of `earlier` by `knowledge`. None of its texts may be blank.
+
+        begun   the number of messages behind the prompt of the current turn that go as well
+        """
         index, part = self._turn_start()
         turn = self._messages[index:]
         first = turn[0].parts[part:] if turn else ()
-        messages = [Message(Role.USER, (*knowledge, *first)), *unsigned(turn[1:])]
+        messages = [Message(Role.USER, (*knowledge, *first)), *unsigned(turn[1 + begun :])]
         self._shorten(messages, (0, len(knowledge)))
         self._knowledge = len(knowledge)
 

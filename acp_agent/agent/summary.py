@@ -190,6 +190,7 @@ _HEAD = (
     "A record of the earlier part of this conversation, which is no longer shown. It says what was wanted, done and "
     "learnt; it asks for nothing by itself."
 )
+_OF_TURN = "Its last steps belong to the prompt below, on which work goes on: do not begin again."
 
 
 def summary_request(
@@ -237,9 +238,10 @@ def fit(answer: str, tokens: int) -> str:
     return text if len(cut) == len(text) else f"{cut[: cut.rfind(chr(10)) + 1] or cut}\n[cut off here]"
 
 
-def section(record: str) -> TextPart:
-    """Return a summary as a part of the knowledge block."""
-    return TextPart(fenced("knowledge", f"{_HEAD}\n\n{record}"))
+def section(record: str, *, of_turn: bool = False) -> TextPart:
+    """Return a summary as a part of the knowledge block. `of_turn` says that it covers steps of the running turn."""
+    head = f"{_HEAD} {_OF_TURN}" if of_turn else _HEAD
+    return TextPart(fenced("knowledge", f"{head}\n\n{record}"))
 
 
 def sanitised(text: str) -> str:

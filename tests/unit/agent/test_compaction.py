@@ -116,6 +116,40 @@ async def test_over_the_hard_threshold_a_model_sums_up_what_lies_before_the_turn
     assert re.fullmatch(r"Summed up 18 older messages \(triggered\): about 9,\d{3} -> \d{2,3} tokens\.", told)
 
 
+def writing(number: int) -> Step:
+    """A call whose arguments have about 1,000 tokens, which no clearing of outputs touches."""
+    return Step(calls=(call("write", text=f"{number} {'x' * 3_900}"),), usage=UNMEASURED)
+
+
+async def test_a_single_turn_that_fills_the_context_is_summed_up_but_for_its_prompt_and_last_rounds() -> None:
+    steps, summaries = [*(writing(at) for at in range(20)), says("done")], [say("Wrote some."), say("Wrote more.")]
+    talk = Compacting(steps, {"write": lambda _: "ok"}, summaries=summaries, rounds=30)
+    assert await talk.prompt("write all 20") is StopReason.END_TURN
+    assert talk.said[-1] == "done"
+    first, *rest = talk.history.messages()
+    assert [part.text.split("\n")[3] for part in talk.history.knowledge] == ["Wrote some.", "Wrote more."]
+    assert first.text.endswith("write all 20")
+    assert first.text.count("write all 20") == 1
+    assert "belong to the prompt below, on which work goes on" in first.text
+    assert 4 <= len(rest) < 20
+    asked = talk.writer.requests[0].messages[0].text
+    assert asked.index('{"from": "user", "text": "write all 20"}') < asked.index('{"from": "call", "text": "write')
+    assert [kept.messages for kept in talk.store.kept] == [16, 16]
+    for request in talk.provider.requests:
+        assert_acceptable(request.messages)
+
+
+async def test_a_long_turn_and_what_lies_before_it_are_summed_up_together() -> None:
+    steps = [says(LONG), *(writing(at) for at in range(9)), says("done")]
+    talk = Compacting(steps, {"write": lambda _: "ok"}, summaries=[say("All of it.")], rounds=30)
+    await talk.prompt("first")
+    assert await talk.prompt("second") is StopReason.END_TURN
+    assert len(talk.writer.requests) == 1
+    assert talk.history.messages()[0].text.endswith("second")
+    assert "first" not in talk.history.messages()[0].text
+    assert_acceptable(talk.history.messages())
+
+
 async def test_the_summary_is_asked_for_without_tools_within_bounds_and_with_the_conversation_as_data() -> None:
     talk = Compacting([reading(1), says("x" * 100_000)], {"read": big}, summaries=[say("Short.")], budget=100_000)
     talk.writer.context_window = 4_000
