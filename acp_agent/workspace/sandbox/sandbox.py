@@ -267,6 +267,9 @@ _SIGNS = (
     (lazy_regex(rf"{_PATH}['\"`\u2019]?: Read-only file system"), "{} cannot be changed"),
     (lazy_regex(rf"EROFS: [^,\n]*, \w+ {_PATH}"), "{} cannot be changed"),
     (lazy_regex(rf"Read-only file system[^\n]*?: {_PATH}"), "{} cannot be changed"),
+    # Of a file that is mounted: it cannot be replaced, as git replaces .git/config.
+    (lazy_regex(rf"(?:[Dd]evice or|EBUSY:) resource busy[^\n]* -> {_PATH}"), "{} cannot be changed"),
+    (lazy_regex(rf"{_PATH}['\"`\u2019]?: Device or resource busy"), "{} cannot be changed"),
     (
         lazy_regex(r"fork: (?:retry: )?Resource temporarily unavailable|can't start new thread|spawn \S+ EAGAIN"),
         f"no more than {MOST_TASKS} processes and threads can run",
@@ -299,7 +302,15 @@ _SIGNS = (
 _LOOKED_AT = 16 * 1024  # characters
 _MOST_LINE = 500  # characters on each side of a telling word: searching for the signs is quadratic in a line's length
 _TELLING = (
-    *("ead-only file system", "EROFS", "os error 30", "emporarily unavailable", "can't start new thread", "EAGAIN"),
+    *(
+        "ead-only file system",
+        "resource busy",
+        "EROFS",
+        "os error 30",
+        "emporarily unavailable",
+        "can't start new thread",
+        "EAGAIN",
+    ),
     *("ermission denied", "EACCES", "network_allow", " 403", "ould not resolve", "ENOTFOUND", "EAI_AGAIN"),
     *("Max retries", "dial tcp: lookup", "name resolution", "Name or service", "getaddrinfo", "is unreachable"),
     *("ENETUNREACH", "failed to lookup", "EAFNOSUPPORT", "Address family"),
