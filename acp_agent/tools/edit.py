@@ -110,6 +110,12 @@ class StaleFile(ExplainedFailure):
         )
 
 
+async def _refuse(refusal: ToolResult, context: ToolContext) -> ToolResult:
+    """Return the result of a refused call. This is its run where the user is not asked."""
+    del context
+    return refusal
+
+
 P = TypeVar("P", bound=Params)
 
 
@@ -135,7 +141,9 @@ class FileWriter(Tool[P]):
             return known
         invocation = await self._judged(await super().understand(call, arguments, files))
         run = invocation.run
-        if isinstance(run, partial) and any(isinstance(argument, StaleFile) for argument in run.args):
+        refusal = invocation.predicted_failure
+        if refusal and isinstance(run, partial) and any(isinstance(argument, StaleFile) for argument in run.args):
+            invocation = replace(invocation, run=partial(_refuse, refusal))  # with the changes, which no error holds
             self._refused[call.id] = invocation
             while len(self._refused) > _MOST_REFUSED:
                 self._refused.popitem(last=False)

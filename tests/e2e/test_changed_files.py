@@ -81,6 +81,7 @@ async def test_what_a_command_changed_in_a_file_is_shown_before_the_file_is_edit
         assert (editor.workspace / "a.py").read_text() == "two\nREST\n"
     assert [call.status for call in editor.calls[2:]] == ["failed", "completed"]
     assert "a.py was changed since you last read or wrote it" in editor.calls[2].text
+    assert "-one\n+two\n" in editor.calls[2].text
 
 
 async def test_the_card_of_a_servers_tool_shows_what_it_changed(tmp_path: Path):

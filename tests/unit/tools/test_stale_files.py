@@ -27,8 +27,9 @@ async def test_a_changed_file_is_refused_once_with_what_changed(bench: Workbench
     assert invocation.predicted_failure is not None, "the user is not asked"
     assert "a was changed since you last read or wrote it" in invocation.predicted_failure.text
     assert "\n+gamma" in invocation.predicted_failure.text
-    with pytest.raises(ToolError):
-        await bench.execute(invocation)
+    refused = await bench.execute(invocation)
+    assert refused == invocation.predicted_failure, "the model reads the changes, also where nobody is asked"
+    assert refused.failure is not None
     assert bench.files.text("a") == "alpha\nbeta\ngamma\n"
 
     await bench.run(name, **arguments)
