@@ -252,7 +252,15 @@ def _head(node: "Node", symbol_types: AbstractSet[str]) -> str | None:
             name = node.child_by_field_name("name")
             return _line(node, node.end_byte if name is None else name.end_byte)
         case _:
-            return _line(node, node.end_byte if body is None else body.start_byte)
+            return _line(node, node.end_byte if body is None else _end_of_head(node, body))
+
+
+def _end_of_head(node: "Node", body: "Node") -> int:
+    """Return where the text of a symbol before its body ends, without the comments that stand last in it."""
+    end, before = body.start_byte, [child for child in node.children if child.end_byte <= body.start_byte]
+    while before and "comment" in before[-1].type:
+        end = before.pop().start_byte
+    return end
 
 
 def _typedef(node: "Node") -> str:

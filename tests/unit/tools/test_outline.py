@@ -10,8 +10,11 @@ pytestmark = pytest.mark.anyio
 
 SAMPLES = {
     "py": (
-        "@dec\nclass A(B):\n  @property\n  async def x(self): pass\n\n  def y(\n  self,\n  ):\n    def inner(): pass\n",
-        ["2 0 class A(B)", "4 1 async def x(self)", "6 1 def y( self, )"],
+        (
+            "@dec\nclass A(B):  # a\n  # b\n  @property\n  async def x(self): pass\n\n"
+            "  def y(\n  self,\n  ):\n    def inner(): pass\n"
+        ),
+        ["2 0 class A(B)", "5 1 async def x(self)", "7 1 def y( self, )"],
     ),
     "js": (
         "exports.f = function (a, b) { return 1 }\nA.prototype.m = function() {}\nclass C { q() {} }\nlet n = 1\n",
