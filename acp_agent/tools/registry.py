@@ -176,7 +176,7 @@ class Registry:
             return self._tools[known[lowered]]
         near = get_close_matches(lowered[:100], known, n=1)
         first = f"Use {known[near[0]]}, or another of your tools" if near else "Use one of your tools"
-        advice = f"{first}: {', '.join(self._tools)}."
+        advice = f"{first}: {', '.join(spec.name for spec in self.specs() if not spec.users_only)}."
         raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, f"there is no tool {quote(name)}", advice)
 
 

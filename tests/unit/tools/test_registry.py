@@ -84,6 +84,13 @@ async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
     )
 
 
+async def test_tools_that_only_the_user_has_are_not_named_to_the_model():
+    bench = Workbench(tools=(*default_tools(), AgentTool(), EvaluateTool(for_model=False)))
+    with pytest.raises(ToolError) as error:
+        await bench.understand("nosuch")
+    assert error.value.failure.suggestion.endswith(" memory_save, agent.")
+
+
 async def test_the_nearest_of_an_alias_is_the_tool_it_means():
     with pytest.raises(ToolError) as error:
         await Workbench().understand("read_fil")
