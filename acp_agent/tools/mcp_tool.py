@@ -36,6 +36,8 @@ _WALLED = (
     "its name in `[mcp] unsandboxed` of their configuration, gives it more access."
 )
 
+_ADVICE = "Do not repeat the same call. Correct its arguments, or do without it."
+
 
 def server_slug(server: str) -> str:
     """Return a server's name as it stands in its tools' names: without `_`, at most 24 characters.
@@ -144,7 +146,7 @@ def _result(reply: McpReply, *, contained: bool) -> ToolResult:
     if reply.is_error:  # the message is ours: the server's words stay in the output
         walled = contained and wall_named(text, 1)
         failure = reply.failure or ToolFailure(
-            ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error", _WALLED if walled else ""
+            ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error", _WALLED if walled else _ADVICE
         )
     return ToolResult(
         text=text or ("(an image)" if reply.images else "(no output)"),
