@@ -24,6 +24,8 @@ _LOCAL, _EDITOR = "local", "editor"
 _ONLY = "only servers of this session"
 _MOST_HOSTS = 10
 _TELLING = ("permission denied", "no such file or directory")
+_KILLING = re.compile(r"\b(?:pkill|killall|fuser|lsof)\b")
+_BACKGROUND = "[`process` lists and stops what runs in the background; other commands may not see it]"
 _OTHER_TMP = "What it leaves in /tmp is not seen in the sandbox; what it leaves in this folder is."
 
 
@@ -144,7 +146,11 @@ class Bash(Tool[BashParams]):
         """Return the result of a command that has ended."""
         wall = wall_named(outcome.output, outcome.exit_code) if self._contained and not free else ""
         stopped = wall and StoppedBySandbox(wall, params.command if self._for_custom else "")
-        return _result(outcome, self._longest, stopped or None, _LOCAL if terminal_id is None else _EDITOR)
+        result = _result(outcome, self._longest, stopped or None, _LOCAL if terminal_id is None else _EDITOR)
+        in_vain = self._contained and not free and outcome.exit_code and _KILLING.search(params.command)
+        if in_vain and result.frame is not None:
+            return replace(result, frame=replace(result.frame, ending=f"{result.frame.ending}\n{_BACKGROUND}"))
+        return result
 
 
 class StoppedBySandbox(NamedTuple):

@@ -180,6 +180,15 @@ async def test_a_command_killed_by_a_signal_says_which():
     assert result.envelope["signal"] == "SIGSEGV"
 
 
+async def test_a_kill_in_vain_is_told_what_sees_background_processes():
+    ended = Script(exit_code=143)
+    told = "[`process` lists and stops what runs in the background; other commands may not see it]"
+    for reached, more in (((), f"\n{told}"), (None, "")):
+        bench = Workbench(tools=default_tools(reached=reached))
+        bench.command("pkill -f server.py", ended)
+        assert model(await bench.run("bash", command="pkill -f server.py")) == f"(no output)\n[exit 143]{more}"
+
+
 async def test_an_unknown_exit_code_is_not_taken_for_success():
     bench = Workbench()
     bench.command("x", Script(stdout="a", exit_code=None))
