@@ -106,7 +106,7 @@ class StaleFile(ExplainedFailure):
         super().__init__(
             f"{visible(path)} was changed since you last read or wrote it",
             advice,
-            "\n".join(cut(line, _MAX_SHOWN_CHARS) for line in diff[:_MAX_DIFF_LINES]),
+            "\n".join(cut(line.removesuffix("\r"), _MAX_SHOWN_CHARS) for line in diff[:_MAX_DIFF_LINES]),
         )
 
 

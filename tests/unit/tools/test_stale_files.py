@@ -36,6 +36,14 @@ async def test_a_changed_file_is_refused_once_with_what_changed(bench: Workbench
     assert bench.files.text("a") == ("alpha\nBETA\ngamma\n" if name == "edit" else "mine\n")
 
 
+async def test_what_changed_between_windows_line_ends_is_shown_without_them(bench: Workbench):
+    bench.files.put("w", "a\r\nb\r\nc\r\n")
+    await bench.run("read", path="w")
+    bench.files.put("w", "a\r\nB\r\nc\r\n")
+    refused = await bench.run("edit", path="w", old_string="c", new_string="d")
+    assert refused.text.endswith("\n a\n-b\n+B\n c\n ")
+
+
 async def test_an_edit_whose_text_others_removed_shows_what_changed_not_a_near_miss(bench: Workbench):
     bench.files.put("a", "alpha\n")
     invocation = await bench.understand("edit", **EDIT)
