@@ -222,7 +222,7 @@ def head_and_tail(text: str, longest: int) -> str:
 
 def lines_left_out(count: int, what: str = "") -> str:
     """Return the note that stands for lines which a reader does not get: `[12 lines left out]`."""
-    return f"[{count:,} {what}line{'' if count == 1 else 's'} left out]"
+    return f"[{counted(count, f'{what}line')} left out]"
 
 
 NOTE_SIZE = 40

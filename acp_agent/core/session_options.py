@@ -112,36 +112,24 @@ class SessionOptions:
             return False
         return True
 
-    def _set_autonomy(self, autonomy: Autonomy) -> None:
-        """Set the approval level. FULL sets it to full-auto. SUPERVISED sets it to suggest if it was full-auto."""
-        self.readonly = autonomy is Autonomy.READONLY
-        if autonomy is Autonomy.FULL:
-            self.auto_approve = AutoApprove.FULL_AUTO
-        elif self.auto_approve is AutoApprove.FULL_AUTO:
-            self.auto_approve = AutoApprove.SUGGEST
-
     def copy_from(self, other: "SessionOptions") -> None:
         """Copy all settings of another object into this one, to which other objects hold references."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
     def choose(self, **chosen: object) -> None:
-        """Set the fields that the user has chosen."""
+        """Set fields as the user chooses. Those of `PERMISSION_FIELDS` that change count as chosen from now on."""
         before = replace(self)
         for name, value in chosen.items():
             setattr(self, name, value)
-        self._note_chosen(before)
-
-    def choose_autonomy(self, autonomy: Autonomy) -> None:
-        """Apply the user's choice of the level in one word."""
-        before = replace(self)
-        self._set_autonomy(autonomy)
-        self._note_chosen(before)
-
-    def _note_chosen(self, before: "SessionOptions") -> None:
-        """Remember that the user chose every field of `PERMISSION_FIELDS` that differs from before."""
         changed = {name for name in PERMISSION_FIELDS if getattr(self, name) != getattr(before, name)}
         self.chosen = tuple(name for name in PERMISSION_FIELDS if name in changed or name in self.chosen)
+
+    def choose_autonomy(self, autonomy: Autonomy) -> None:
+        """Apply the user's choice of the level in one word. Any word but FULL makes suggest of full-auto."""
+        level = AutoApprove.SUGGEST if self.auto_approve is AutoApprove.FULL_AUTO else self.auto_approve
+        level = AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else level
+        self.choose(readonly=autonomy is Autonomy.READONLY, auto_approve=level)
 
     def to_keep(self, stored: "SessionOptions") -> "SessionOptions":
         """Return the settings to store with the session. `stored` is what was stored before.

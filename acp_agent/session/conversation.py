@@ -198,26 +198,23 @@ class SessionAgent:
         # can be cached.
         specs = self._toolset.specs()
         tools = specs if self._models.take_tools(provider) else ()
-        notes, more = "" if defined is not None else await self._notes(), self._session.workspace.additional
-        mode = self._session.active.mode
+        session = self._session
+        if defined is not None:
+            prompt = await defined.prompt(tools)
+        else:
+            notes, folders = await self._notes(), session.workspace.additional
+            in_editor, mode = session.editor.owns_buffers, session.active.mode
+            prompt = system_prompt(
+                self._cwd, folders, sys.platform, mode, tools=tools, notes=notes, in_editor=in_editor
+            )
         return self._conversation.prepare(
             provider,
-            await defined.prompt(tools)
-            if defined is not None
-            else system_prompt(
-                self._cwd,
-                more,
-                sys.platform,
-                mode,
-                tools=tools,
-                notes=notes,
-                in_editor=self._session.editor.owns_buffers,
-            ),
+            prompt,
             self._toolset,
             self._emit,
             specs,
-            began=self._session.transcript.save_soon,
-            session_ended=lambda: self._session.turns.session_ended,
+            began=session.transcript.save_soon,
+            session_ended=lambda: session.turns.session_ended,
         )
 
 

@@ -21,7 +21,7 @@ from acp_agent.gates.pins import PinBook, server_identity
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.log import Log
 from acp_agent.store.decisions import McpPins
-from acp_agent.text import visible
+from acp_agent.text import counted, visible
 from acp_agent.tools.mcp_tool import McpTool, has_tool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
@@ -65,7 +65,7 @@ class ConnectedServer:
         """Return a status line: name, state, tools by the server's own names, changed tools, and the problem."""
         connection, said = self.connection, ""
         if connection.state is McpState.READY:
-            said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
+            said = f", {counted(len(self.tools), 'tool')}{_listed(self.tools.values())}"
             asking = [tool for tool in self.tools.values() if changed(tool)]
             said += f"; changed, and will ask{_listed(asking)}" if asking else ""
         problem = f"{';' if said else ':'} {connection.problem}" if connection.problem else ""

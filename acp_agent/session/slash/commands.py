@@ -80,7 +80,7 @@ COMMANDS = (
     SlashCommand(_N.STATUS, "Show the model, the context, the limits and what is switched on"),
     SlashCommand(_N.COST, "Show the tokens this conversation took, and their price"),
     SlashCommand(
-        CommandName.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
+        _N.MEMORY, "Show the notes of all sessions, find or delete some", "search words | delete id (optional)"
     ),
     SlashCommand(_N.SKILLS, "List the skills of this session"),
     SlashCommand(_N.AGENTS, "List the sub-agents and what they did; `@name task` gives one a task"),
@@ -89,12 +89,12 @@ COMMANDS = (
     SlashCommand(_N.SCHEDULE, "Run a prompt later, or again and again; list, cancel or run these", "when: prompt"),
     SlashCommand(_N.MCP, "List the MCP servers of this session and how they are"),
     SlashCommand(
-        CommandName.POLICY,
+        _N.POLICY,
         "Show what is allowed, or judge a call without making it",
         "status | check command, path or url",
     ),
     SlashCommand(
-        CommandName.PERMISSIONS,
+        _N.PERMISSIONS,
         "List your lasting answers here, revoke one, or let one hold everywhere",
         "revoke N | everywhere N",
     ),

@@ -361,7 +361,7 @@ class SlashCommandHandler:
         loaded, model, use = self._loaded(), self._models.in_force, self._memory.quota.use
         freedom = self._session.active.freedom
         fallback = ", ".join(loaded.settings.llm.fallback)
-        rounds = f"{use.batches} round{'' if use.batches == 1 else 's'}"
+        rounds = counted(use.batches, "round")
         limit = "" if use.limit is None else f"; {use.limit} rounds are allowed"
         return (
             f"Model: {model}{f'; fallback: {fallback}' if fallback else ''}" if model else "Model: none is configured",
