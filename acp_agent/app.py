@@ -112,7 +112,7 @@ class BackgroundTasks:
 
     A task group of anyio takes three times as long to start a task, and each turn starts four.
 
-    crashed   called with the exception of a task, which leaves the others running; it sees to the end of the process
+    crashed   called with the exception of a task. It must end the process, because the other tasks go on
     """
 
     def __init__(self, crashed: Callable[[BaseException], object]) -> None:
@@ -397,9 +397,9 @@ class App:
 
 
 class LastResort:
-    """Ends the process some time after `arm`, if it has not ended by itself.
+    """A timer that ends the process some time after `arm`, if the process has not ended by itself.
 
-    Until `arm` it reserves a few file descriptors, because finding and ending child processes needs some.
+    Until `arm` it reserves the file descriptors that are needed to find and end child processes.
 
     kill        ends all child processes in at most the given seconds
     exit_code   returns the exit code of the process

@@ -34,7 +34,7 @@ _WATCHED = ("ACP_AGENT_LOG_FRAMES", "ACP_AGENT_STRICT")
 
 
 class Handover:
-    """The state that boot hands over to the server. Not a dataclass: that import would double the import time.
+    """The state that boot hands over to the server. It is no dataclass: `dataclasses` would double the import time.
 
     input_fd, output_fd   the protocol's stream, moved away from 0 and 1
     unread                bytes that were read from the stream but not handled

@@ -26,7 +26,7 @@ AUTH_METHOD = "acp-agent"
 CodeCompanion calls it at once, and the registry of ACP agents refuses an empty list of methods.
 """
 LOGIN_METHOD = "acp-agent-login"
-"""The authentication method that the client runs in a terminal, not through `authenticate`."""
+"""The authentication method that the client runs in a terminal. `authenticate` does not serve it."""
 
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
 """The variable that switches on `session/fork`, an unstable method.
@@ -124,7 +124,7 @@ def _auth_methods(client: Json) -> list[Json]:
 def _login_command(environ: Mapping[str, str]) -> JsonObject:
     """Return the command that logs in: the one that started this process, with `login` added.
 
-    It has `-P`, because the terminal may start in a project with a folder `acp_agent` of its own.
+    Python gets `-P`, because the terminal may start in a project that has a folder `acp_agent`.
     """
     program = sys.argv[0]
     installed = os.path.isabs(program) and not program.endswith(".py")  # else `python -m acp_agent`

@@ -138,7 +138,7 @@ def _early(event: str, error: BaseException) -> str:
 
 
 class _Lines:
-    """Writes each line of structlog with one call, so that lines of several threads or processes do not mix."""
+    """A writer of lines for structlog. One call writes a line, so lines of several threads or processes do not mix."""
 
     __slots__ = ("_fd",)
 
@@ -171,7 +171,7 @@ def _redact_crashes(redact: Redact) -> None:
 
 
 class _Forwarding(logging.Handler):
-    """Sends what libraries log through our own log, such as asyncio's "exception was never retrieved".
+    """A handler that passes warnings of libraries on to our own log, such as asyncio's "exception was never retrieved".
 
     lowest      the lowest level that is logged
     configure   configures structlog, once

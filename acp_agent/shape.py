@@ -219,7 +219,7 @@ class Shape:
 
     @classmethod
     def prepared(cls, value: object) -> object:
-        """Return the raw data as it is to be validated. A shape may override this to change the data first."""
+        """Return the raw data to validate. A shape may override this to change the data first."""
         return value
 
     def check(self) -> None:

@@ -11,9 +11,9 @@ from acp_agent.core.types import OutputStats
 
 
 def lazy_regex(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` returns, but compile it when it is first used: most processes never use most of them.
+    """Return an expression that is compiled at its first use, because most processes use few of them.
 
-    Methods may be called; functions of `re` do not take it.
+    It has the methods of a compiled expression. The functions of `re` do not accept it.
     """
     return cast("re.Pattern[AnyStr]", _LazyRegex(source, flags))
 
@@ -62,7 +62,7 @@ def visible_lines(text: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with the name of what it counts: `1 line`, `1,200 lines`. `many` is the plural without an s."""
+    """Return a number and the name of what it counts: `1 line`, `1,200 lines`. `many` is a plural without `s`."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -100,8 +100,8 @@ def escaped(text: str, *, listed: bool = False) -> str:
     r"""Return the text with each character that a reader would not see as its JSON escape, and a note on that line.
 
     `a<U+200B>b` becomes `a\u200bb [line 3 holds U+200B]`. On a line with a note, a backslash that stands before
-    something like an escape is escaped itself, and so is the bracket of what only looks like a note. So
-    `unescaped` restores every line exactly. Lines without a note are as they were.
+    something like an escape is escaped itself, and so is the bracket of a text that only looks like a note. So
+    `unescaped` restores every line exactly. Lines without a note are unchanged.
 
     Joiners between letters and in emoji stay as they are, and so do flags and the variants of Han characters.
 
@@ -119,7 +119,7 @@ def escaped(text: str, *, listed: bool = False) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether nothing is to be escaped: a text without carriage returns, controls and invisible characters.
+    """Return True only if `escaped` changes nothing: there is no carriage return, control, invisible character or note.
 
     Printable ASCII is deleted first, which is as fast as reading memory.
     """
@@ -149,7 +149,7 @@ def _escaped_line(line: str, number: str) -> str:
 
 
 def _belongs(line: str, at: int, flags: set[int]) -> bool:
-    """Return whether an invisible character is a part of what is seen: a word, an emoji or a Han character."""
+    """Return whether an invisible character belongs to a visible word, emoji or Han character."""
     char, before, after = line[at], line[at - 1 : at], line[at + 1 : at + 2]
     if char in "\u200c\u200d" and before and after:
         left, right = unicodedata.category(before), unicodedata.category(after)
@@ -165,7 +165,7 @@ def _json_escape(char: str) -> str:
 
 
 def unescaped(text: str, *, every_line: bool = False) -> str:
-    """Return what `escaped` was given. With `every_line` also lines that have lost their note are restored."""
+    """Return the text that `escaped` was given. `every_line` also restores lines that have lost their note."""
     return "\n".join(_unescaped_line(line, every_line) for line in text.split("\n"))
 
 
@@ -221,12 +221,12 @@ def head_and_tail(text: str, longest: int) -> str:
 
 
 def lines_left_out(count: int, what: str = "") -> str:
-    """Return the note that stands for lines which a reader does not get: `[12 lines left out]`."""
+    """Return the note in place of lines that are left out: `[12 lines left out]`."""
     return f"[{counted(count, f'{what}line')} left out]"
 
 
 NOTE_SIZE = 40
-"""The characters that a note about a cut costs: a line is not cut to save fewer."""
+"""The length of a note about a cut. A line is not cut to save fewer characters."""
 
 
 def shortened_line(line: str, limit: int) -> str:
@@ -243,7 +243,7 @@ def lines_of(text: str) -> int:
 
 
 def measure(raw: str, shown: str) -> OutputStats:
-    """Return the lines and characters of `raw` and of what is shown of it."""
+    """Return the numbers of lines and characters of `raw` and of its shown part."""
     lines = lines_of(raw)
     shown_lines = lines if shown is raw else lines_of(shown)
     return OutputStats(raw_lines=lines, shown_lines=shown_lines, raw_chars=len(raw), shown_chars=len(shown))
@@ -307,7 +307,7 @@ def defanged(text: str) -> str:
 
 
 def xml_escaped(text: str, *, quotes: bool = True) -> str:
-    """Return what `html.escape` returns, whose module loads the table of all entities: 0.3 MB.
+    """Do what `html.escape` does. Its module would load the table of all entities, which takes 0.3 MB.
 
     quotes   whether the text stands in an attribute
     """

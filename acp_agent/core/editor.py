@@ -30,11 +30,11 @@ class DiskFiles(Protocol):
         ...
 
     async def kind(self, path: str) -> EntryKind | None:
-        """Return what is at a path, with links followed; None for nothing."""
+        """Return the kind of the entry at a path, links followed; None if there is none."""
         ...
 
     async def head(self, path: str, length: int) -> FileHead | None:
-        """Return the first `length` bytes of a regular file; None when there is nothing at the path."""
+        """Return the first `length` bytes of a regular file; None if nothing is at the path."""
         ...
 
 
@@ -74,8 +74,8 @@ class TerminalSettings:
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
     redact            removes secrets from the title of a terminal
-    contain           puts a command within the session's sandbox, with further variables; None without a sandbox. It
-                      blocks. Raises OSError if the sandbox cannot be built
+    contain           returns a command within the session's sandbox, with further variables; None without a sandbox.
+                      It blocks. Raises OSError if the sandbox cannot be built
     background        starts a task that cleans up behind a command; None to let the call wait for that
     """
 

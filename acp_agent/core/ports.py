@@ -68,7 +68,7 @@ class ElicitationAnswer:
 
 
 class Elicitor(Protocol):
-    """Asks the user for more than a yes or no."""
+    """A way to ask the user for more than a yes or no."""
 
     @property
     def forms(self) -> bool:
@@ -165,8 +165,8 @@ class Invocation:
     diffs   the change as it would be made now, for the user to judge
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
-    predicted_failure   the known result of the run, because its preview failed or it would change nothing. The user is
-                        not asked about such a call
+    predicted_failure   the result that the run would have, if the preview failed or showed no change. The user is not
+                        asked about such a call
     summary  what the call does, for the question to the user; it begins with a verb. Empty if title and diffs say it
     note     tells the model how its arguments were interpreted; empty if that makes no difference
     """
@@ -256,7 +256,7 @@ class Question:
 
 
 class Approver(Protocol):
-    """Asks the user to allow a call."""
+    """A way to ask the user to allow a call."""
 
     async def ask(self, question: Question) -> Decision:
         """Return the user's decision. An unknown or malformed answer is UNANSWERED, never a grant.

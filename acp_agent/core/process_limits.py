@@ -45,7 +45,7 @@ def raise_descriptor_limit() -> None:
 
 
 def give_back_memory() -> None:
-    """Return freed memory of this process to the system, and from now on large blocks as soon as they are freed.
+    """Return freed memory to the system now, and from now on each large block as soon as it is freed.
 
     Otherwise glibc keeps up to 64 MB for later once blocks of some megabytes were freed, such as the texts of a long
     output. This takes a millisecond, and works only with glibc.

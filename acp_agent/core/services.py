@@ -176,7 +176,7 @@ class Summaries(Protocol):
 
 
 class Compressor(Protocol):
-    """Shortens the conversation it belongs to, for the `compress_context` tool."""
+    """The shortening of one conversation, for the `compress_context` tool."""
 
     async def compress(self, focus: str) -> str:
         """Summarize the messages before the current turn. Return one line about the result for the model.
@@ -229,7 +229,7 @@ class Skills(Protocol):
     """The skills that the model may use. Texts are redacted already."""
 
     def load(self, name: str, arguments: str | None = None) -> SkillText:
-        """Return a skill, with arguments in their places if there are any. Raises ToolError for an unknown name."""
+        """Return a skill with the arguments in place of its placeholders. Raises ToolError for an unknown name."""
         ...
 
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:

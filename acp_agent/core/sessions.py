@@ -42,7 +42,7 @@ class SessionRecord:
 
 @frozen
 class UsageTotals:
-    """The totals of what a session has used, and of what its gates have counted.
+    """The totals of a session: tokens, costs, and the counts of its gates.
 
     used, size      tokens in the model's window after the last call, and the size of that window
     cost            US dollars of the calls whose price is known; None before the first such call

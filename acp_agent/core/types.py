@@ -417,12 +417,12 @@ class ToolResult:
 
 @frozen
 class Allow:
-    """A gate has no objection to a call."""
+    """The verdict of a gate that has no objection to a call."""
 
 
 @frozen
 class Ask:
-    """A gate wants the user to decide. `reason` is shown in the question.
+    """The verdict of a gate that wants the user to decide. `reason` is shown in the question.
 
     firm      whether only the user can answer. The level full-auto refuses the call instead of answering yes
     by_name   whether a rule without wildcards that allows this call counts as a yes, since it names the subject
@@ -444,7 +444,7 @@ class Ask:
 
 @frozen
 class Deny:
-    """A gate forbids the call.
+    """The verdict of a gate that forbids a call.
 
     reason   for the model and the user, without internals of the policy
     rule     the reason of the decision, for the audit
