@@ -108,13 +108,9 @@ def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> 
 
 def _stub(name: str, part: ToolResultPart) -> str:
     pictures = f" and {len(part.images)} images" if part.images else ""
-    references = _REFERENCE.findall(part.text)
-    again = (
-        # our own reference stands at the end
-        f"The whole output is {references[-1]}: read_overflow reads or searches it."
-        if references
-        else "If it is still needed, make the call again."
-    )
+    again = "If it is still needed, make the call again."
+    if references := _REFERENCE.findall(part.text):  # the last one is ours
+        again = f"The whole output is {references[-1]}: read_overflow reads or searches it."
     return f"[The output of {name} was cleared to save room: {len(part.text):,} characters{pictures}. {again}]"
 
 
@@ -158,7 +154,7 @@ class SummarySettings:
 
 
 class Compactor:
-    """Shortens one conversation. The loop uses it as `ContextLimiter`, the tool `compress_context` as `Compressor`.
+    """A shortener of one conversation. It is a `ContextLimiter` for turns, and a `Compressor` for `compress_context`.
 
     budget   returns the tokens that the conversation may fill, 0 if that is not known
     """

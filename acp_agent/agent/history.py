@@ -82,7 +82,7 @@ def messages_tokens(messages: Iterable[Message]) -> int:
 class _Fill(NamedTuple):
     """The size of a conversation in tokens.
 
-    `tokens` is what the model counted plus an estimate of what was added since. `size` is our estimate of everything.
+    `tokens` is the last count of the model plus an estimate of later messages. `size` is our estimate of everything.
     """
 
     tokens: int = 0
@@ -95,7 +95,7 @@ class _Fill(NamedTuple):
 
 
 class History:
-    """Messages, oldest first. A session has one turn at a time, so no two tasks use it at once."""
+    """The messages of a conversation, oldest first. Only one task uses them: a session has one turn at a time."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         """Start with messages that already follow the rules. Raises ValueError if they do not."""
@@ -131,7 +131,7 @@ class History:
         return self._call_ids
 
     def estimate(self) -> int:
-        """Return the tokens of the conversation: the last count of the model, plus an estimate of what was added."""
+        """Return the tokens of the conversation: the last count of the model, plus an estimate of later messages."""
         return self._fill.tokens
 
     def measured(self, tokens: int) -> None:

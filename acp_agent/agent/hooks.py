@@ -24,7 +24,7 @@ class Received:
 
 
 class ToolSelection(Protocol):
-    """Chooses and prepares the tools that the model sees. There is one for each conversation."""
+    """The selection of the tools that the model sees. There is one for each conversation."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
         """Begin a turn. Raises only cancellation."""
@@ -74,7 +74,7 @@ class AllTools:
 
 
 class Observer(Protocol):
-    """Watches the results of tool calls."""
+    """An observer of the results of tool calls."""
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -100,7 +100,7 @@ class Phases(Protocol):
 
 
 class ContextLimiter(Protocol):
-    """Keeps the conversation within the context of the model."""
+    """A limiter that keeps the conversation within the context of the model."""
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -150,7 +150,7 @@ class AnswerCheck:
 
 
 class AnswerChecks(Protocol):
-    """Checks the work of a turn before the turn ends."""
+    """The checks of the work of a turn before the turn ends."""
 
     def begin(self) -> None:
         """Begin a turn."""

@@ -270,20 +270,20 @@ CANCELLED_TURN = ("[This turn was cancelled here. ", "[The user cancelled this t
 """The beginning of CANCELLED, and of the note of older versions."""
 
 CANCELLED = f"{CANCELLED_TURN[0]}{TURN_CUT_OFF}"
-"""For the model: stands in the history where the user cancelled a turn, or the run of a sub-agent was cancelled."""
+"""The note in the history where the user cancelled a turn, or where the run of a sub-agent was cancelled."""
 
 TURN_ABOVE = "[The turn above "
-"""The beginning of INTERRUPTED. Older versions of the note have the same beginning."""
+"""The beginning of INTERRUPTED, and of the notes of older versions."""
 
 _ENDED_TOO = "The sub-agents and commands that still ran have ended too."
 INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. {_ENDED_TOO} {TURN_CUT_OFF}"
-"""For the model: stands where a turn broke off because the process or the editor ended."""
+"""The note in the history where a turn broke off because the process or the editor ended."""
 
 LOST = "[What was said here could not be read again.]"
-"""For the model: stands where a stored conversation is damaged."""
+"""The note in the history where a stored conversation is damaged."""
 
 RAN = "[I ran this myself: "
-"""For the model: the beginning of a user message about a command that the user ran."""
+"""The beginning of a message that tells the model of a command that the user ran."""
 
 EMPTY_PROMPT = "There was nothing in that prompt I can read."
 EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."

@@ -56,7 +56,7 @@ _CLOSING = 2.0  # seconds a provider gets to close its connection
 
 
 PARAGRAPH = "\n\n"
-"""It stands before each further message of a turn, because many clients join all text of a turn to one message."""
+"""The text before each further message of a turn, because many clients join all text of a turn to one message."""
 
 
 class Reply:
@@ -125,11 +125,10 @@ LIMIT = 3
 """The number of rounds with equal output, one after another, after which the model is told, or the turn ends."""
 
 TOLD_BEFORE = 5
-"""The number of model calls that are left in a turn when the model is told so."""
+"""The number of model calls before the limit of a turn at which the model is told of the limit."""
 
-_LOOKED_AT = (
-    4_000  # characters at the head and at the tail of an output that are compared, so that a hundred calls stay cheap
-)
+_LOOKED_AT = 4_000
+"""Characters at the head and at the tail of an output that are compared. This keeps a hundred calls cheap."""
 
 _VOLATILE = lazy_regex(
     r"""
@@ -156,7 +155,7 @@ class Repetition(Enum):
 
 
 class DoomLoop:
-    """Watches the rounds of one turn."""
+    """A detector of rounds that repeat within one turn."""
 
     def __init__(self) -> None:
         self._last = b""
@@ -237,7 +236,7 @@ class Limits:
 class Agent:
     """One conversation. It runs one turn at a time. `provider` and `system_prompt` may change between turns.
 
-    hooks    what takes part in its turns beside the model and the tools
+    hooks    the parts of its turns beside the model and the tools
     failure  the error that ended the last turn, or None
     """
 
@@ -406,7 +405,7 @@ class _Turn:
         return None
 
     async def _answered(self, *, is_last: bool) -> StopReason | None:
-        """End the turn, as the model wants, or return None if there is something that it must know first."""
+        """End the turn, as the model wants. Return None if it must read something first."""
         hooks, note = self._hooks, "" if self._spoke else notes.EMPTY_ANSWER
         news = await hooks.reports.wait() if hooks.reports is not None and not is_last else ""
         if not news and hooks.checks is not None:
@@ -433,7 +432,7 @@ class _Turn:
         return await self._read_reply(specs)
 
     async def _read_reply(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
-        """Send one request. The answer is kept even if the call fails, without what the tool selection had added."""
+        """Send one request. Even a failed answer joins the history, without what the tool selection had added."""
         agent, hooks = self._agent, self._hooks
         offered = tuple(hooks.selection.offered(specs))
         request = ModelRequest(agent.system_prompt, self._history.messages(), offered)

@@ -49,7 +49,7 @@ _SPELLED = re.compile(  # JSON may write any letter as an escape such as \u0061
 
 
 class Tafc:
-    """Adds the field to tools whose complexity is at least `threshold`.
+    """An aid that adds the field to tools whose complexity is at least `threshold`.
 
     A spec is scored once. The same spec always gives the same object, so that requests stay equal byte by byte.
     """
@@ -195,7 +195,7 @@ _SYSTEM = (
 
 
 class Reformatter:
-    """Asks a model for arguments that fit the tool: one request, limited in time and tokens.
+    """A repairer of arguments by a model, with one request that is limited in time and tokens.
 
     `attempts` and `repaired` are counted for /status.
 

@@ -93,7 +93,7 @@ _Vector = tuple[float, ...]
 
 
 class ToolRanking(Protocol):
-    """Compares tools with a prompt."""
+    """A comparison of tools with a prompt."""
 
     async def scores(self, query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
         """Return how well tools fit, by name, at most 1. Tools may be missing. Empty if nothing is known.
@@ -183,9 +183,8 @@ def _head_and_tail(text: str) -> str:
 INDISPENSABLE = frozenset({"compress_context"})
 """Tools that the filter never leaves out."""
 
-_WORDS = re.compile(
-    r"[\w-]+", re.ASCII
-)  # only ASCII, because text in some scripts has no blank before the name of a tool
+_WORDS = re.compile(r"[\w-]+", re.ASCII)
+"""Words of ASCII alone, because some scripts have no blank before the name of a tool."""
 
 
 class Inclusion(StrEnum):
@@ -221,7 +220,7 @@ class FilterResult:
 
 
 class SchemaFilter:
-    """Chooses the tools of one conversation, anew in each turn. Within a turn tools are only added.
+    """A filter that chooses the tools anew in each turn of a conversation. Within a turn tools are only added.
 
     ranking                 compares tools with the prompt
     top_k                   number of tools included by rank
