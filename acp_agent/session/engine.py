@@ -49,7 +49,7 @@ _SHORT = 32 * 1024
 
 
 class RedactedHistory:
-    """The history as it is stored. Every message is redacted once; an unchanged message stays the same object.
+    """The history without secrets, for the store. Every message is redacted once and then stays the same object.
 
     Thoughts and opaque blocks are stored unchanged, because they are signed, or only their provider can read them.
 
@@ -83,7 +83,7 @@ class RedactedHistory:
             self._ready |= {id(said): (said, hidden) for said, hidden in zip(long, clean, strict=True)}
 
     def state(self) -> HistoryState:
-        """Return the current history. Its tuple of messages stays the same object until a message is added."""
+        """Return the current history. Its tuple of messages stays the same object until the messages change."""
         history, messages = self._history, self._history.messages()
         kept = self._state.messages
         if messages is not self._seen:
@@ -181,7 +181,7 @@ class SessionState:
 
 
 class TurnEngine:
-    """Answers prompts: it runs slash commands, and a turn of the model for everything else.
+    """The part of an engine that answers prompts: it runs slash commands, and a turn of the model for all others.
 
     agent         returns the agent that runs turns. Raises AgentError, whose text tells the user how to set up a model
     backends      returns the backends with which the links of a prompt are read
@@ -296,7 +296,7 @@ class SessionEngine:
     answered        finishes a turn in the background: sets the title and reads the folder's state
     commands        returns the slash commands that are available now
     status          returns the lines of /status
-    tools           returns the tools that the model may call now, by the configuration as it is on disk
+    tools           returns the tools that the model may call now, under the configuration on disk
     servers         returns the MCP servers
     remove_server   ends an MCP server and removes its tools; returns False if no server has this name
     redact          removes secrets from texts

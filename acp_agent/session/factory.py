@@ -209,8 +209,8 @@ class SessionFactory:
     def _early_looks(self, facts: WorkspaceFacts, devices: Collection[int]) -> Sequence[EarlyLook[Any]]:
         """Return the reads of the disk that the next prompt needs.
 
-        devices   the numbers of the devices (file systems) that answer at once. An earlier read that saw only files on
-                  these is reused while no file has changed
+        devices   the numbers of the devices (file systems) that answer at once. An earlier read is reused if it saw
+                  only files on these and none has changed
         """
         trusted, settings = self._gate_state.memory.trust.workspace.counts, self.in_force().settings
         notes, roots, watch = settings.agent.instructions, self._tools.roots, self._tools.watch

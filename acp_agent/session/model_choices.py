@@ -177,7 +177,7 @@ def ref_of(model: str) -> ModelRef:
 _MOST_SHOWN = 200
 """The most fetched models of one provider in the choices. Routers have hundreds, and each change is sent to editors."""
 _MOST_NAMED = 20
-"""Models a message names."""
+"""The most models that a message names."""
 
 
 class ModelChoices:

@@ -326,9 +326,8 @@ class SessionPool:
         """Unlock an evicted session for other processes if it is stored."""
         if self._store is not None and not session.resident and session.transcript.stored:
             session.trust_store()
-            session.transcript.store_in(
-                self._store.of(session.id)
-            )  # a new one, because the old repository keeps the conversation in memory
+            # The old repository would keep the conversation in memory.
+            session.transcript.store_in(self._store.of(session.id))
             self._lock.release(session.id)
 
     async def resume(self, session: Session) -> None:

@@ -161,7 +161,7 @@ class ProcessServices:
         return look
 
     def grants(self, chosen: str | None) -> GrantStore:
-        """Return the store of "always" answers, one per file, so that sessions share them.
+        """Return the store of "always" answers in a file. Sessions with the same file share it.
 
         chosen   `[acp] permission_file`; None for the one in the data folder
         """

@@ -188,11 +188,10 @@ class Session:
 
     options    the user's choices. The running turn uses `active`, a copy that is made when the turn begins
     choices    the models and levels that can be chosen
-    saved      the stored conversation that it continues; None for a new one
     notices    the notices to show when a turn begins or ends
     resident   whether it holds its lock and may have an engine
     only_tools   the only tools of the running turn; None for all
-    agent_tools    the tools that the definition of its agent allows; None if it has no definition
+    agent_tools  the tools that the definition of its agent allows; None if it has no definition
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class Session:
     async def announce(self, calm: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint) -> None:
         """Send the editor the list of commands, then make the engine while the user types.
 
-        calm   awaited before the engine is made, which blocks the event loop for a while
+        calm   awaited before the engine is made, because making it blocks the event loop for a while
         """
         always = commands.offered(commands.ALWAYS)
         await self._tell_commands(always)
@@ -317,7 +316,7 @@ class Session:
     # -------------------------------------------------------------------------------------- place
 
     def move(self, cwd: str) -> None:
-        """Move the session to another folder. No turn may run, and the caller must then close the engine."""
+        """Move the session to another folder. No turn may run, and the caller must close the engine afterwards."""
         self._moved_from = self.workspace.cwd if cwd != self.workspace.cwd else self._moved_from
         self.workspace = replace(self.workspace, cwd=cwd)
         self.editor.move(cwd)

@@ -322,7 +322,7 @@ class SessionSubAgents:
         return await self._runs().cancel(which)
 
     async def steer(self, which: str, words: str) -> AgentRun:
-        """Restart a run, ending it if it is active. It continues its conversation with this text."""
+        """End a run if it is active, and restart it. It continues its conversation with these words."""
         return await self._runs().steer(which, words)
 
     # ------------------------------------------------------------------------------------- reports

@@ -108,8 +108,8 @@ class TitleUpdater:
     A stored session keeps its title. If the title is only the first words of its prompt, it is replaced, because the
     process may have ended before a model answered.
 
-    background   runs a task
-    slot         held while a model writes a title; sessions share it, so that titles do not slow down other answers
+    background   starts a task
+    slot         held while a model writes a title. Sessions share it, so that titles do not slow down answers
     """
 
     def __init__(

@@ -202,7 +202,7 @@ class TurnSlot:
 
 
 class IdleWaiter:
-    """Waits until no turn runs. Work that can wait then does not slow down the answers of other sessions.
+    """A function that waits until no turn runs, so that other work does not slow down the answers of other sessions.
 
     slots      returns the slots of all sessions
     patience   the most seconds to wait

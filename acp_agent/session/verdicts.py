@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # `acp-agent check` has no session
 
 Word = Literal["blocked", "deny", "ask", "allow"]
 
-_ON_WHOSE_WORD = {
+_WHY_ALLOWED = {
     ApprovedBy.POLICY: "rules allow all of it",
     ApprovedBy.ALWAYS: 'you answered "always" to it',
     ApprovedBy.AUTO: "nothing asks about it",
@@ -111,7 +111,7 @@ def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:
 
 
 async def examined(facts: CallFacts, gates: Sequence[Gate]) -> Finding:
-    """Return the verdict as `judged` does, but also ask git which files a command would bring, as a session does."""
+    """Return the verdict as `judged` does. Like a session, also ask git which files a command would bring."""
     before = tuple(facts.asks)
     found = judged(facts, gates)
     protected = next((gate for gate in gates if isinstance(gate, ProtectedGate)), None)
@@ -138,7 +138,7 @@ def _settled(facts: CallFacts, gate: PermissionGate) -> Finding:
         case Allow():
             by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
             rule = ", ".join(_allowing(line.analysis, rules)) if line and by is ApprovedBy.POLICY else ""
-            why = _by_itself(facts, line) if by is ApprovedBy.AUTO and line else _ON_WHOSE_WORD[by]
+            why = _by_itself(facts, line) if by is ApprovedBy.AUTO and line else _WHY_ALLOWED[by]
             return Finding("allow", "", rule, (why,))
         case _:
             assert_never(verdict)

@@ -73,7 +73,7 @@ _NAMES = 10
 _LONGEST = 120
 _Found = TypeVar("_Found")
 _OfDisk: TypeAlias = tuple[Sequence[tuple[str, str]], frozenset[str]]  # facts, and the files that changed
-_LOOKED_AT = 200  # at most so many uncommitted files are searched for names to show
+_LOOKED_AT = 200  # the most uncommitted files that are searched for names to show
 
 
 class EarlyLook(Generic[_Found]):
@@ -112,7 +112,7 @@ class EarlyLook(Generic[_Found]):
         return is_new and self._is_after(after)
 
     def renewed(self, after: Sequence[object], devices: Collection[int]) -> bool:
-        """Return whether another look would see the same. If so, this look counts as new. Takes a `stat` a path."""
+        """Return whether another look would see the same; this one then counts as new. Needs a `stat` for each path."""
         now = time.monotonic()
         if self.found is None or not (self._is_after(after) and self._stamps.hold(devices)):
             return False
@@ -249,11 +249,11 @@ class FolderLook:
         self._rests_until = 0.0
 
     def begin(self, roots: Callable[[], Roots | None], *, hurry: bool) -> int:
-        """Look at the folder in the background. A look under way is followed by another one, for all who asked.
+        """Look at the folder in the background, after the look that is under way. Return the look's number, for `wait`.
 
-        Return the number of the look, for `wait`.
+        Calls during one look share the next one.
 
-        hurry   whether somebody waits for it. If not, it begins at least `BETWEEN_LOOKS` seconds after the last one
+        hurry   whether a prompt waits for it. If not, it begins at least `BETWEEN_LOOKS` seconds after the last one
         """
         self._asked += 1
         if hurry:
@@ -344,7 +344,10 @@ class WorkspaceFacts:
             self._looked = True
 
     def look_early(self, *, devices: Collection[int]) -> EarlyLook[_OfDisk] | None:
-        """Return a look at the disk that the next `news` needs, or None if it needs none. `devices` is as for notes."""
+        """Return a look at the disk that the next `news` needs, or None if it needs none.
+
+        devices   see `ProjectNotes.look_early`
+        """
         roots = self._roots() if self._wanted() else None
         if roots is None:
             return None

@@ -165,7 +165,7 @@ def unwanted_argument(name: CommandName, argument: str) -> str:
 
 
 def offered(available: Collection[CommandName]) -> tuple[OfferedCommand, ...]:
-    """Return the commands as they are sent to editors."""
+    """Return the commands for editors."""
     return tuple(OfferedCommand(each.name.value, each.description, each.hint) for each in _chosen(available))
 
 
@@ -334,7 +334,7 @@ _NO_COMMIT = "fatal: bad revision 'HEAD'"
 """How git says that HEAD names no commit."""
 
 _HOW = """\
-Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
+Look for faults before style: bugs, security holes, broken promises to callers, errors nobody handles,
 missing tests. Read the code around it and what calls it before you judge; in this turn you can read and search, and
 nothing else. Answer with your findings, the worst first, each with file and line, what goes wrong, and how to fix it.
 If you find nothing, say so. Change nothing."""

@@ -108,7 +108,7 @@ class CommandDependencies:
     more             returns the lines of /status about optional parts
     servers          returns a line for each MCP server
     restore          takes back the changes of a turn, or brings them back, and returns the message. Raises UndoError
-    extensions       what users bring: skills and commands
+    extensions       the definitions of users, such as skills and commands
     hooks            returns the user's hooks; None if there are none
     agents           the sub-agents
     look_early       returns functions that read from the disk what a prompt for the model needs: see EarlyLooks
@@ -240,7 +240,7 @@ class SlashCommandHandler:
         return self._session.limited_to(tools)
 
     async def prepare(self, *, ask: bool) -> None:
-        """Look for what users bring, and ask about new files of the project if wanted."""
+        """Look for the users' definitions, and ask about new files of the project if wanted."""
         needs = self._needs
         await needs.extensions.ready(ask=ask, early=needs.look_early if ask else no_looks, threads=needs.look_threads)
         if hooks := self._needs.hooks():
@@ -445,7 +445,7 @@ class SlashCommandHandler:
         )
 
     async def _trust(self, text: str) -> str:
-        """Return how far the conversation is trusted, trust it again, or use what the folder brings."""
+        """Return how far the conversation is trusted, trust it again, or use the folder's definitions."""
         trust, extensions = self._memory.trust, self._needs.extensions
         if text == "accept":
             return await extensions.accept()

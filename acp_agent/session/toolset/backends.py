@@ -1,4 +1,4 @@
-"""Where files, commands and pages of a session are: with the editor where it offers them, else on this machine."""
+"""The files, commands and pages of a session: those of the editor if it offers them, else those of this machine."""
 
 import os
 import shutil
@@ -67,7 +67,7 @@ class CleanUps:
         self._background(partial(self._run, clean_up))
 
     def start_last(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Start a task that looks at what commands have left. It begins when the tasks of `start` have ended."""
+        """Start a task that looks for the changes of commands. It begins when the tasks of `start` have ended."""
 
         async def look() -> None:
             self._last += 1
@@ -165,7 +165,7 @@ class SessionBackends:
         return tuple(map(str, self.sandbox.hosts))
 
     def sandbox_around(self, *, editor: bool) -> str:
-        """Return the name of what contains commands in the editor's terminal, or in ours; empty if nothing does."""
+        """Return the name of the sandbox around commands in the editor's terminal, or in ours; empty for none."""
         if self.sandbox is None or (editor and not self.sandbox.reaches_other_terminals):
             return ""
         return self.sandbox.tier

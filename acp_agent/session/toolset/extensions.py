@@ -335,7 +335,7 @@ class SessionExtensions:
         return None
 
     def offered(self) -> tuple[OfferedCommand, ...]:
-        """Return the user's slash commands as they are sent to editors."""
+        """Return the user's slash commands for editors."""
         own = self.commands.offered()
         taken = {each.name for each in own} | set(CommandName)
         return (*own, *(each for each in self.skills.offered() if each.name not in taken))

@@ -209,7 +209,7 @@ class SessionGateState:
     auditor    None if calls are not recorded
     emit       sends events to the editor
     overflow   the store of whole outputs; None if they are not stored
-    summarize  sums up an output that is too long; None to show only its head and tail
+    summarize  summarizes an output that is too long; None to show only its head and tail
     servers    the session's MCP servers; None if MCP is not available
     elicitor   shows forms to the user; None if that is switched off
     opinion    asks a model, by its name or "" for the session's, for a short answer; None if there is none to ask
@@ -235,8 +235,8 @@ class ResultWrappers:
 
     cache   the results that may be returned again
     stamp   returns a value that changes with a file, for the cache
-    watch   looks which files a call changes; None if that is switched off
-    later   starts what can wait until a cancelled turn is answered; None if nothing can
+    watch   finds the files that a call changes; None if that is switched off
+    later   starts a task that can wait until a cancelled turn is answered; None to make the call wait for it
     """
 
     pipeline: Pipeline

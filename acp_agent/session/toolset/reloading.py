@@ -1,4 +1,4 @@
-"""The toolset of a running session, which follows the configuration as it is on disk.
+"""The toolset of a running session, which follows the configuration on disk.
 
 Before every prompt and every call, each configuration file is checked with one `stat`. If one has changed, the gates,
 roots, tools, files and web of the session are built again and replaced in one step, so that a call is judged and
@@ -53,7 +53,7 @@ class ReloadingToolset:
         return self._current().toolset.specs()
 
     async def announce(self, call: ToolCall) -> Touches:
-        """Show the start of a call that will run later, under the configuration that is in force then."""
+        """Show the start of a call. It will run later, under the configuration that is then in force."""
         snapshot = self._current()
         if self._problems:
             await self._tell()
