@@ -84,7 +84,7 @@ class Caller:
 
 
 class Auditor:
-    """Writes the records of one session to the audit. It never raises if the file cannot be written.
+    """A writer of the records of one session to the audit. It does not raise if the file cannot be written.
 
     trust   returns the present trust in a call
     """
@@ -156,7 +156,7 @@ class Auditor:
         return "/".join(filter(None, (self._caller.session_id[:_NAME], self._caller.turn(), agent)))[:_NAME]
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
-        """Return where a call ran a command or on an MCP server, and what contained its command; None for neither."""
+        """Return where a call ran, and the sandbox around its command. Both are None for a call within the agent."""
         if not result.place or facts is None:
             served = facts is not None and facts.spec.server and result.ruling and result.ruling.approved_by
             return ExecutionEnv.SERVER if served else None, None

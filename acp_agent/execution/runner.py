@@ -266,7 +266,7 @@ class DynExecutor:
         return ToolStarted(call.id, name, name or "unnamed tool", kind, raw_input, parent=call.parent)
 
     async def _show_unrun(self, call: ToolCall, result: ToolResult, begun: float, *, announced: bool) -> None:
-        """Show and record a call that no executor runs. A cancellation waits until its end is shown."""
+        """Show and record a call that no executor runs. A cancellation waits until the end of the call is shown."""
         try:
             if not announced:
                 await self._emit(self._start_of(call))

@@ -184,7 +184,7 @@ class ResultCache:
 
 
 class CacheExecutor:
-    """An executor that gives equal calls of cacheable tools the kept result, which it marks as `cached`.
+    """An executor that answers equal calls of cacheable tools with the kept result, marked as `cached`.
 
     A call that changes something empties the cache before and after it runs. If a call reads files, its key has their
     stamps from before the call: if a file changed meanwhile, no later call has the old stamp. The result of a call that
@@ -403,11 +403,11 @@ class ChangesExecutor:
     The user is shown diffs, the model one line with the names. The files are not looked at for a call that is proven
     only to read. If the folders have too many entries to look at, one line says so once.
 
-    watch   looks at the files below the session's roots
-    shown   whether changes are shown, or only noted
-    transaction   what happens to the changes of a command that fails; None for nothing
-    later   starts the look after a cancelled call, when its turn is answered and its commands have ended. With None the
-            call waits for the look
+    watch         looks at the files below the session's roots
+    shown         whether changes are shown, or only noted
+    transaction   the rules for the changes of a command that fails; None to keep them
+    later         starts the look after a cancelled call, when its turn is answered and its commands have ended. None
+                  makes the call wait for the look
     """
 
     def __init__(
@@ -427,7 +427,7 @@ class ChangesExecutor:
         self._told_limit = False
 
     async def execute(self, facts: CallFacts) -> ToolResult:
-        """Run the call, and look before and after it at all files, or at those that its tool names."""
+        """Run the call. Look at all files before and after it, or only at those that its tool names."""
         paths = [each for each in facts.paths if each.access.changes]
         anything = bool(facts.commands) or (facts.spec.mutates and bool(facts.spec.server))
         if facts.only_reads or not (anything or paths):
@@ -478,7 +478,7 @@ class ChangesExecutor:
         later(partial(anyio.to_thread.run_sync, look))
 
     def _rolled_back(self, result: ToolResult, changes: Sequence[EntryChange]) -> ToolResult:
-        """Take back what a failed command changed. Return its result with what came of it."""
+        """Take back the changes of a failed command. Return its result with a line about this."""
         try:
             restored = self._watch.roll_back(changes)
         except UndoError as error:

@@ -49,7 +49,7 @@ _RANGE = ("minimum", "maximum")
 _A_TEXT = f"expected a text of at most {_LONGEST:,} characters"
 
 _IN_TEMPLATE = ("`", "((", "[[", "$[", "<<", "${", "$'", '$"')
-"""Texts that a template with placeholders may not contain, because quotes mean something else inside them."""
+"""Texts that a template with placeholders may not contain, because quotes have another meaning inside them."""
 
 
 def table_of(file: SourceFile) -> Mapping[str, Value] | DefinitionProblem:
@@ -206,7 +206,7 @@ def _wrong_command(command: tuple[str, ...] | str, parameters: JsonObject) -> It
 
 
 def _unsafe(template: str) -> str:
-    """Return why a value in quotes might be more than one word at its place in a template; empty if it cannot."""
+    """Return why a quoted value might not stay one word at a placeholder of a template; empty if it surely does."""
     found = next((each for each in _IN_TEMPLATE if each in template), "")
     if found:
         return f"expected no {found} beside placeholders; use a script, or a list of arguments"

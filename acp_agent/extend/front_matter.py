@@ -56,7 +56,7 @@ class DefinitionProblem:
     key      the key that is wrong; "" if it is the whole file
     reason   what is there and what was expected
     line     the line in the file, from 1; 0 if it is not known
-    minor    whether the definition works all the same, so that it is told in /status alone
+    minor    whether the definition works all the same. Only /status shows such a problem
     """
 
     file: str
@@ -276,7 +276,7 @@ def _number(text: str) -> Value:
 
 
 def text_of(value: Value) -> str:
-    """Return a value as it is named in a message."""
+    """Return the text of a value for a message."""
     match value:
         case str():
             return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
@@ -299,7 +299,7 @@ OTHERS_KEYS = frozenset(
         "temperature", "top_p", "user-invocable", "when_to_use",
     )
 )  # fmt: skip
-"""Keys that other agents know in the front matter of one kind or another."""
+"""Keys that other agents know in front matter of some kind."""
 _FOR_PEOPLE = frozenset(
     ("author", "category", "compatibility", "keywords", "license", "metadata", "tags", "title", "version")
 )

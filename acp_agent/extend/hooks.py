@@ -133,12 +133,12 @@ def hooks_in(file: SourceFile) -> HookFile:
 
 
 def hooks_of_agent(events: JsonObject, file: str) -> HookFile:
-    """Return the hooks in the definition of a sub-agent, in either form. They are about its calls."""
+    """Return the hooks in the definition of a sub-agent, in our form or Claude Code's. They are about its calls."""
     return _Reader(file, _OF_CALLS, "hooks.", claude=any(name in _BY_THEIR_NAME for name in events)).read(events)
 
 
 class _Reader:
-    """Reads hooks. A hook with anything wrong in it is left out.
+    """A reader of hooks. It leaves out every hook with a mistake.
 
     file     the path as it is shown
     known    the events that there may be
@@ -244,7 +244,7 @@ class HookLibrary:
             self._read = tuple(map(hooks_in, files))
 
     def of(self, event: HookEvent, agent: str = "") -> Sequence[Hook]:
-        """Return the hooks about an event, in their order, the agent's own last."""
+        """Return the hooks about an event, in the order of the files. Those of the agent come last."""
         found = (*(hook for each in self._read for hook in each.hooks), *self._of_agents.get(agent, ()))
         return [hook for hook in found if hook.event is event]
 

@@ -1,4 +1,4 @@
-"""What users write in Markdown for the model: skills and slash commands.
+"""The users' texts in Markdown for the model: skills and slash commands.
 
 A skill is a folder with a SKILL.md. The model sees its name and description, as far as `skills.max_chars` has room,
 and reads its body on demand.
@@ -138,11 +138,11 @@ class UserCommands:
         self.problems = (*(each for _, _, problems in read for each in problems), *refused)
 
     def find(self, name: str) -> UserCommand | None:
-        """Return the command of a name."""
+        """Return the command with this name; None if there is none."""
         return self._commands.get(name)
 
     def offered(self) -> tuple[OfferedCommand, ...]:
-        """Return the commands in the form in which editors get them."""
+        """Return the commands for editors."""
         return tuple(
             OfferedCommand(each.name, self._short(each.description), self._short(each.hint) or "words (optional)")
             for each in self._commands.values()
@@ -309,11 +309,11 @@ class SkillLibrary:
     # ----------------------------------------------------------------------------------- for the user
 
     def find(self, name: str) -> Skill | None:
-        """Return the skill of a name, in upper or lower case."""
+        """Return the skill with this name in any case; None if there is none."""
         return self._skills.get(name.lower())
 
     def offered(self) -> tuple[OfferedCommand, ...]:
-        """Return the skills as slash commands: `/pdf words` carries one out."""
+        """Return the skills as slash commands for editors. `/pdf words` carries one out."""
         return tuple(OfferedCommand(each.name, self._short(each), "words (optional)") for each in self.all)
 
     def described(self) -> str:

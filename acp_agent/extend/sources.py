@@ -1,4 +1,4 @@
-"""Where the definitions of users come from, and which of a project's are used.
+"""The files with the definitions of users, and the user's approval of those in a project.
 
     beside the user's config.toml      in the session's folder
     agents/*.md                        .acp-agent/agents/*.md      .claude/agents/*.md
@@ -9,7 +9,7 @@
 
 The user's own files are used as they are. A project's file comes with the repository: it is used only if the user has
 said yes to exactly its bytes, and the answer is kept with the trusted folders (`store/decisions`). A file that changes
-waits for another yes. Files of a project are opened below the session's folder only, whatever links there are.
+waits for another yes. A link in a project that leads out of the session's folder is refused.
 
 A look costs one `stat` for each place that does not exist; a file is read again only when its stamp changes. While
 `is_current`, another look would find the same.
@@ -174,7 +174,7 @@ class ExtensionSources:
         """Return whether `refresh` would find what it found last. It takes a `stat` for each place that was looked at.
 
         It returns False after a failed reading, and if a place is on none of these devices. It also returns False while
-        files wait, since another session may hear the user's answer.
+        files wait, because the user may answer in another session.
         """
         if self._stamps is None or self.waiting or self._looked_for != self._wanted(roots):
             return False

@@ -333,14 +333,14 @@ class MessageChannel:
 
 
 def _number(identity: Json) -> int:
-    """Return the number of a request, -1 for what is none. Some servers write it as a string."""
+    """Return the number of a request; -1 for other ids. Some servers write the number as a string."""
     if isinstance(identity, str):
         return int(identity) if identity.isdecimal() and len(identity) <= _DIGITS else -1
     return identity if type(identity) is int else -1
 
 
 def _parse(data: bytes) -> Json:
-    """Return the parsed message. NaN and infinity are taken, so that their message is not lost.
+    """Return the parsed message. NaN and infinity are accepted, so that a message with them is not lost.
 
     Raises:
         ValueError: the data is not JSON.

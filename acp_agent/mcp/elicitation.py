@@ -295,7 +295,7 @@ class ServerElicitations:
             tasks.start_soon(self._answer_request, channel, identity, params, scope)
 
     def withdrawn(self, identity: int | str) -> None:
-        """Drop the request: the server has cancelled it."""
+        """Drop a request that the server has cancelled."""
         scope = self._open_requests.pop(identity, None)
         if scope is not None:
             scope.cancel()

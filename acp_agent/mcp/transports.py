@@ -41,8 +41,7 @@ _LONGEST_ERROR: Final = 64 * 1024
 _UNKNOWN_SESSION: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
 """What many servers say with status 400 of a session that they have forgotten. The standard wants 404."""
 _NOTICES: Final = 8
-"""The most messages without an answer that are sent at once. If a server asks faster than it takes our answers, some of
-them are dropped."""
+"""The most messages without an answer that are sent at once. Further ones are dropped."""
 
 
 class HttpTransport:
