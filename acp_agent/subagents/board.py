@@ -1,4 +1,4 @@
-"""What the agents of one session share: a board of tasks, and messages to each other.
+"""The board of tasks that the agents of one session share, and the messages between them.
 
 The board is shown as the editor's plan. `ShownPlan` keeps it, and the transcript stores each plan before it shows it,
 so the board survives the death of the process. A change is made before anything is waited for: of two agents that
@@ -196,7 +196,7 @@ def abandoned(tasks: Tasks) -> Tasks:
 
 
 def as_plan(tasks: Tasks) -> tuple[PlanEntry, ...]:
-    """Return the board as the editor's plan: each task with its id, who has it, and for what it waits."""
+    """Return the board as the editor's plan: each task with its id, its owner, and the tasks for which it waits."""
     return tuple(
         PlanEntry(f"{task.id}: {task.title}{_remark(task, tasks)}", task.status, task.priority)
         for task in by_priority(tasks)
@@ -319,7 +319,7 @@ class SessionMail:
             self._wake()
 
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
-        """Return the unread messages. If there are none, wait for the first one, at most so many seconds.
+        """Return the unread messages. If there are none, wait at most `seconds` for the first one.
 
         The wait also ends when another agent ends, because a message might have been expected from it.
         """

@@ -203,7 +203,7 @@ class ClientDependencies:
 
 @dataclass(slots=True)
 class _Terminal:
-    """A command that an agent runs through us. Its output is known when it has ended."""
+    """A command that an agent runs through us. Its output is empty until it has ended."""
 
     limit: int | None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -352,7 +352,7 @@ class AgentClient:
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **_meta: object
     ) -> JsonObject:
-        """Serve `session/request_permission`. A yes is to this one action: `allow_always` is never chosen."""
+        """Serve `session/request_permission`. A yes is for this one action: `allow_always` is never chosen."""
         async with self._served(session_id):
             asked = action_of(self._needs.caller.name, self._needs.identity, tool_call)
             result = await self._run("agent_action", asked)

@@ -80,8 +80,8 @@ class Definition:
     background  whether it runs beside the conversation
     skills      the names of skills whose texts it reads first
     hooks       the hooks about its calls
-    max_running the most runs of it at once in the process; 0 for the limit on all runs
-    max_per_session  the most runs of it at once in one session; 0 likewise
+    max_running      the most runs of it at once in the process; 0 for the limit on all runs
+    max_per_session  the most runs of it at once in one session; 0 for the limit on all runs
     identity    the program of another agent, as it is configured; empty for ours
     """
 
@@ -102,7 +102,7 @@ class Definition:
 
     @property
     def offered(self) -> OfferedAgent:
-        """What the model and the user read of it."""
+        """The agent as the model and the user see it."""
         line = " ".join(self.description.split())
         short = line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
         return OfferedAgent(self.name, short, self.mode is not Mode.CODE, self.background, self.source)
@@ -110,7 +110,7 @@ class Definition:
     def selection(self, servers: Sequence[str] = (), *, as_main: bool = False) -> Selection:
         """Return its choice among the session's tools, ready to be applied.
 
-        as_main   whether the session itself goes on under it; then it has the tools of a conversation as well
+        as_main   whether the session is handed over to it. It then also has the tools that belong to the conversation
         """
         denied = self.tools.deny if as_main else (*self.tools.deny, *sorted(_FORBIDDEN))
         rest = (_REST,) if self.tools.allow else ()
@@ -119,7 +119,7 @@ class Definition:
 
 @frozen
 class Definitions:
-    """All definitions of a session by name in lower case, the built-in ones first, and what is wrong with others."""
+    """All definitions of a session by name in lower case, the built-in ones first, and the problems of files."""
 
     by_name: dict[str, Definition]
     problems: tuple[DefinitionProblem, ...] = ()
@@ -203,7 +203,7 @@ def _model(fields: Fields) -> str:
 
 
 def _mode(fields: Fields, text: MarkdownFile) -> Mode:
-    """Return the mode. A looser one than the session's counts as the session's, and is named."""
+    """Return the mode. One that is looser than the session's is a problem, and means the session's."""
     for key in ("permission_mode", "permissionMode", "mode"):
         word = fields.text(key, most=100)
         if not word and text.values.get(key) is not None:

@@ -312,7 +312,7 @@ async def _closed(connection: "ClientSideConnection", session: str) -> None:
 
 
 async def _ending(program: PipedProgram) -> str:
-    """Return how a program ended that closed its output."""
+    """Return how a program ended, after it has closed its output."""
     with anyio.move_on_after(_LAST_OUTPUT):
         await program.exited()
     said = program.last_error_line()

@@ -10,9 +10,9 @@ last one as data, in a fence. The rounds fire no quality gates.
 Quality gates check what a turn changed and what sub-agents report. The user configures them.
 
 A gate is a command, whose exit code decides, or an evaluator, whose report begins with APPROVED or REJECTED. Both are
-calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. If a gate fails
-that blocks, the work goes back to the agent that did it, at most `max_retries` times; then the user is told. If a gate
-cannot be run, for example because its call was refused, the work has not failed, and the user is told.
+calls of the session's own tools: they pass its gates, its sandbox and its audit, and each has a card. If a blocking
+gate fails, the work goes back to its agent, at most `max_retries` times; then the user is told. If a gate cannot be
+run, for example because its call was refused, the work has not failed, and the user is told.
 
 Nothing that runs inside of a gate fires a gate: `calls` has the ids of the gates' own calls, and the session's agent
 answers only when all of them have ended.
@@ -45,7 +45,7 @@ Give = Callable[[str, str], Awaitable[AgentRun]]
 """Gives an agent a task by its name, and returns the run when it has ended. Raises ToolError."""
 
 Tell = Callable[[str], Awaitable[None]]
-"""Shows the user a line about how the work goes."""
+"""Shows the user a line about the progress of the work."""
 
 
 class JudgedWork(NamedTuple):
@@ -103,7 +103,7 @@ async def evaluated(wanted: EvaluationTask, give: Give, tell: Tell) -> Evaluatio
 
 
 def _again(words: str, before: AgentRun, verdict: JudgedWork) -> str:
-    """Return the task with what came of the last round."""
+    """Return the task with the result of the last round."""
     return "\n\n".join(
         (
             words,

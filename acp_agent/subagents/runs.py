@@ -34,7 +34,7 @@ _log = Log(__name__)
 _CLEAN_UP = 5.0
 """Seconds in which a cancelled run may end."""
 _TOGETHER = 0.5
-"""Seconds that the first report waits for others, so that they are told together."""
+"""Seconds that the first report waits for others, so that the model gets them together."""
 _MOST_KEPT = 50
 """Runs that are remembered after their end."""
 
@@ -194,7 +194,7 @@ class SubAgentRuns:
             self.wake()
 
     def _over(self, run: _Run) -> None:
-        """Note that a run and its card have ended. Only now those that wait for its messages are woken."""
+        """Note that a run and its card have ended. This wakes the agents that wait for its messages."""
         run.over.set()
         if (shared := self._needs.shared()) is not None:
             shared.mail.close(run.id)
@@ -299,10 +299,10 @@ class SubAgentRuns:
         return [run.shown() for run in running]
 
     async def steer(self, which: str, words: str) -> AgentRun:
-        """End a run if it still goes on, and begin it anew, with its conversation and these words.
+        """End a run if it is active, and restart it with its conversation and these words.
 
-        Raises ToolError if its definition has changed, since the run would go on under the former one. Also raises it
-        if the run does not end in time, or another call has begun it anew, since one worker would work twice.
+        Raises ToolError if its definition has changed, because the run would go on under the former one. Also raises it
+        if the run does not end in time, or if another call has restarted it, because one worker would work twice.
         """
         run = self._known(which)
         if self._needs.definitions().get(run.definition.name.lower()) != run.definition:
