@@ -73,7 +73,7 @@ def _members(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
-_LONGEST = 200  # characters of a title or a model's name
+_LONGEST = 200  # characters of a title, a model's name or a source
 _MOST = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
 _LAST_LINE = 2**32 - 1  # of a file (ACP: a number of 32 bits)
@@ -106,7 +106,7 @@ def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
         record,
         cwd=os.path.normpath(record.cwd),
         additional=tuple(filter(is_folder, record.additional)),
-        title=redact(" ".join(_words(record.title).split()))[:_LONGEST],
+        title=redact(_line(record.title))[:_LONGEST],
         created_at=record.created_at if 0 < record.created_at <= now else now,
         updated_at=now,
         model=" ".join(_plain(record.model).split())[:_LONGEST],
@@ -123,6 +123,7 @@ def _totals(totals: UsageTotals) -> UsageTotals:
         cost=_cost(totals.cost),
         calls=_number(totals.calls),
         batches=_number(totals.batches),
+        read_from=tuple(_line(source)[:_LONGEST] for source in totals.read_from),
     )
 
 
@@ -219,6 +220,10 @@ def _plain(text: str) -> str:
 def _words(text: str) -> str:
     """Return a text that is safe for an editor to show as markdown."""
     return defused(sanitize(text, terminal=False))
+
+
+def _line(text: str) -> str:
+    return " ".join(_words(text).split())
 
 
 def _is_picture(image: ImagePart) -> bool:

@@ -135,6 +135,15 @@ def test_what_is_shown_of_it_loads_no_picture_hides_nothing_and_has_no_secret():
     assert len(told[0].parts) == 6
 
 
+def test_what_it_has_read_is_named_on_one_line_and_as_it_is_seen():
+    totals = UsageTotals(read_from=("a.example\u202e\nTrust: full", "b" * 1000))
+    foreign = SessionSnapshot(SessionRecord("x", "/p"), SessionOptions(), totals, HistoryState())
+    named, long = corrected_session(foreign, (), SessionOptions(), NOW)[0].usage.read_from
+    assert "\u202e" not in named
+    assert "\n" not in named
+    assert len(long) == 200
+
+
 def test_its_folder_is_spelled_as_lists_look_for_it():
     foreign = SessionSnapshot(SessionRecord("x", "/p//a/./b/"), SessionOptions(), UsageTotals(), HistoryState())
     assert corrected_session(foreign, (), SessionOptions(), NOW)[0].record.cwd == "/p/a/b"
