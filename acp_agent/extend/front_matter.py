@@ -93,13 +93,11 @@ def parse(data: bytes, file: str) -> MarkdownFile | DefinitionProblem:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return DefinitionProblem(
-            file, "", f"expected text in UTF-8, but byte {error.start} is not", _line(data, error.start)
-        )
+        line = data.count(b"\n", 0, error.start) + 1
+        return DefinitionProblem(file, "", f"expected text in UTF-8, but byte {error.start} is not", line)
     if "\0" in text:
-        return DefinitionProblem(
-            file, "", "expected text, got a NUL character", text.count("\n", 0, text.index("\0")) + 1
-        )
+        line = text.count("\n", 0, text.index("\0")) + 1
+        return DefinitionProblem(file, "", "expected text, got a NUL character", line)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
         return MarkdownFile(file, "\n".join(lines))
@@ -130,10 +128,6 @@ def _loose(front: str) -> "tuple[dict[str, Value], dict[str, int]] | None":
         with suppress(_Unusable):
             return _front_matter(quoted(front))
     return None
-
-
-def _line(data: bytes, at: int) -> int:
-    return data.count(b"\n", 0, at) + 1
 
 
 def _quoted(front: str) -> str:

@@ -184,7 +184,7 @@ class ProjectNotes:
             return "" if trusted is False else self._block
         self._tell(found.troubles)
         if self._seen != (found, settings.max_chars):
-            self._block = self._shown(found, settings.max_chars)
+            self._block = notes_block([*map(self._note, found.files)], settings.max_chars)
             self._seen = found, settings.max_chars
         return self._block
 
@@ -192,9 +192,6 @@ class ProjectNotes:
         own = users_file(self._users, stamps)
         theirs = FoundNotes() if readable is None else project_files(readable, settings.files, stamps)
         return FoundNotes((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
-
-    def _shown(self, found: FoundNotes, max_chars: int) -> str:
-        return notes_block([*map(self._note, found.files)], max_chars)
 
     def _note(self, file: NoteFile) -> ProjectNote:
         """Return a file as a note. The front matter of a rule says which files it is about."""

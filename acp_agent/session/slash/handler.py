@@ -350,7 +350,7 @@ class SlashCommandHandler:
                 enabled = self._loaded().settings.skills.enabled
                 return self._needs.extensions.skills.described() if enabled else _NO_SKILLS
             case CommandName.AGENTS:
-                return self._agents()
+                return listing(self._needs.agents) if self._loaded().settings.agents.enabled else _NO_AGENTS
             case CommandName.MCP:
                 return _listed(self.servers(), "This session has no MCP servers.")
             case _:
@@ -457,10 +457,6 @@ class SlashCommandHandler:
         told = _listed(trust.status(), f"Trust: {trust.conversation}; nothing from outside was read.")
         waiting = extensions.waiting()
         return "\n".join((told, "", "Files of this folder that are not used:", "", *waiting)) if waiting else told
-
-    def _agents(self) -> str:
-        """Return the sub-agents and what they did."""
-        return listing(self._needs.agents) if self._loaded().settings.agents.enabled else _NO_AGENTS
 
     async def _run_command(self, command: str) -> str:
         """Run the user's command through the same gates and terminal. The model sees it in the next turn."""
