@@ -169,7 +169,7 @@ class GroundingGate(Gate):
         if not facts.spec.mutates:
             texts += texts_in(facts.call.arguments)
         named = (match[0] for text in texts for match in _IDENTIFIER.finditer(text[:_LOOKED_AT]))
-        for identifier in dict.fromkeys(islice(named, _MOST_LOOKED_UP)):
+        for identifier in islice(dict.fromkeys(named), _MOST_LOOKED_UP):
             if not self._mentioned.has_identifier(identifier):
                 yield f"nobody has mentioned {identifier}"
 

@@ -178,7 +178,7 @@ def tool_question(facts: CallFacts, digest: str, whole: Grant, *, deletes: bool)
     """
     tool, mutates = facts.spec.name, facts.spec.mutates
     asked = tuple(ask.reason for ask in facts.asks)
-    whole_covers = bool(whole.kind is GrantKind.PAYLOAD) and all(ask.of_tool for ask in facts.asks)
+    whole_covers = whole.kind is GrantKind.PAYLOAD and all(ask.of_tool for ask in facts.asks)
     # A question about a call that changes nothing is unexpected, so it says where it comes from.
     reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
     verdict = Ask("\n".join(reasons) or facts.invocation.summary or f"{tool} changes things")
@@ -591,7 +591,7 @@ class PermissionGate(Gate):
         at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
         if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)
-        if self._options.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
+        if self._options.auto_approve is not AutoApprove.FULL_AUTO or any(ask.firm for ask in facts.asks):
             return None
         return Approved(ApprovedBy.AUTO)
 

@@ -116,12 +116,11 @@ class SandboxGate(Gate):
             return Allow()
         reasons = [self._leaves(facts)] if facts.unsandboxed else []
         reasons += [f"reads {each.name}, {each.whose} ({each.path})" for each in readable]
-        if facts.unsandboxed:
-            reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
-            return Ask("; ".join(reasons), firm=True, each_time=True)
-        if not (outside or links):
+        if not (facts.unsandboxed or outside or links):
             return Ask("; ".join(reasons), folders=tuple(each.path for each in readable))
         reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
+        if facts.unsandboxed:
+            return Ask("; ".join(reasons), firm=True, each_time=True)
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
         return Ask("; ".join(reasons), firm=bool(outside) or any(each.certain for each in links))
 
@@ -236,5 +235,5 @@ def _options_by_pattern(line: CommandFacts) -> Iterator[LinkDoubt]:
 
 
 def _listed(paths: list[str]) -> str:
-    shown = ", ".join(paths[:5])
-    return shown if len(paths) <= 5 else f"{shown} and {len(paths) - 5} more"
+    shown = ", ".join(paths[:_SHOWN])
+    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN} more"

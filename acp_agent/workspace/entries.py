@@ -12,7 +12,6 @@ A new file never replaces anything.
 deep trees, since it recurses.
 """
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -74,11 +73,11 @@ def rename_new_by_steps(from_fd: int, old: str, to_fd: int, new: str) -> None:
         try:
             os.unlink(old, dir_fd=from_fd)
         except OSError:
-            with contextlib.suppress(OSError):  # the first error is reported
+            with suppress(OSError):  # the first error is reported
                 os.unlink(new, dir_fd=to_fd)
             raise
         return
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         os.stat(new, dir_fd=to_fd, follow_symlinks=False)
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
     os.rename(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
@@ -165,7 +164,7 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
 def _resemble(fd: int, old: os.stat_result, mode: int) -> None:
     mine = os.fstat(fd)
     if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
-        with contextlib.suppress(PermissionError):  # only root may give files away; otherwise the new file is ours
+        with suppress(PermissionError):  # only root may give files away; otherwise the new file is ours
             os.fchown(fd, old.st_uid, old.st_gid)
     os.fchmod(fd, mode)
 
@@ -282,11 +281,11 @@ def _delete_below(roots: Roots, place: Place, top: int) -> int:
             return "another file system is mounted there"
         return None if roots.allows(os.path.join(place.path, path), Access.DELETE) else "may not be deleted"
 
-    with contextlib.closing(descend(top)) as steps:
+    with closing(descend(top)) as steps:
         for _ in judged(roots, place, steps, objection):
             pass
     try:
-        with contextlib.closing(removing(top)) as steps:
+        with closing(removing(top)) as steps:
             below = sum(not isinstance(step, Entered) for step in judged(roots, place, steps, objection))
     except ToolError as error:
         msg = f"{error} (part of {place.given} may be deleted already)"
@@ -299,10 +298,10 @@ def removing(top: int) -> Generator[Step]:
 
     Entries that vanish meanwhile count as removed. Raises OSError. Close the generator (`contextlib.closing`).
     """
-    with contextlib.closing(descend(top)) as steps:
+    with closing(descend(top)) as steps:
         for step in steps:
             yield step
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 match step:
                     case Leaf():
                         os.unlink(step.name, dir_fd=step.at)

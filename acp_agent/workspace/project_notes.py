@@ -18,7 +18,7 @@ from acp_agent.config.files import RULES_FOLDER, PathStamps
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.workspace.beneath import errors_about
+from acp_agent.workspace.beneath import errors_about, holding
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, is_binary
 
@@ -93,30 +93,29 @@ def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> Fou
     """
     files, troubles = list[NoteFile](), list[str]()
     allowed = frozenset(os.path.basename(name).lower() for name in names)
+
+    def read(path: str) -> NoteFile | None:
+        """Return a file, or None if it is empty, missing or left out."""
+        try:
+            file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
+        except (Refused, ToolError) as error:
+            stamps.doubt()
+            troubles.append(f"left out of the prompt: {error}")
+            return None
+        return file if file is not None and file.text.strip() else None
+
     for folder in _folders(roots, stamps):
         for name in names:
             path = os.path.join(folder, name)
             if not stamps.exists(path):  # the usual case, found out with one look at the disk instead of ten
                 continue
-            try:
-                file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
-            except (Refused, ToolError) as error:
-                stamps.doubt()
-                troubles.append(f"left out of the prompt: {error}")
-                continue
-            if file is not None and file.text.strip():
+            if file := read(path):
                 files.append(file)
                 break
         for name in _rules_in(roots, folder, stamps):
             path = os.path.join(folder, RULES_FOLDER, name)
             stamps.exists(path)
-            try:
-                file = _project_file(roots, path, os.path.relpath(path, roots.cwd), allowed)
-            except (Refused, ToolError) as error:
-                stamps.doubt()
-                troubles.append(f"left out of the prompt: {error}")
-                continue
-            files += [file] if file is not None and file.text.strip() else []
+            files += filter(None, (read(path),))
     return FoundNotes(tuple(files), tuple(troubles))
 
 
@@ -126,12 +125,8 @@ def _rules_in(roots: Roots, folder: str, stamps: PathStamps) -> Sequence[str]:
     stamps.exists(os.path.dirname(path))  # it may become a link, or be none any more
     if not has(roots, path, stamps):
         return ()
-    with suppress(Refused, ToolError, OSError):
-        fd = roots.place(path, Access.LIST).open_directory()
-        try:
-            return _rule_names(os.listdir(fd))
-        finally:
-            os.close(fd)
+    with suppress(Refused, ToolError, OSError), holding(roots.place(path, Access.LIST).open_directory()) as fd:
+        return _rule_names(os.listdir(fd))
     stamps.doubt()
     return ()
 
@@ -189,12 +184,8 @@ def _project_file(roots: Roots, path: str, source: str, allowed: frozenset[str])
     name = place.name.lower()
     if name not in allowed and not name.endswith(".md"):  # a link must not send `.env` to the model
         raise Refused(f"{source}: a link to {place.name}, which is no file of notes")
-    fd = place.open_regular()
-    try:
-        with errors_about(source):
-            return beginning(fd, source)
-    finally:
-        os.close(fd)
+    with holding(place.open_regular()) as fd, errors_about(source):
+        return beginning(fd, source)
 
 
 def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
@@ -220,12 +211,9 @@ def users_file(path: str, stamps: PathStamps) -> FoundNotes:
     """
     stamps.exists(path)
     try:
-        with errors_about(path):
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-            try:
-                file = beginning(fd, path, users=True)
-            finally:
-                os.close(fd)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with errors_about(path), holding(os.open(path, flags)) as fd:
+            file = beginning(fd, path, users=True)
     except (Refused, ToolError) as error:
         missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
         if not missing:

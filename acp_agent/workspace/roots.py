@@ -17,7 +17,15 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.types import Access
-from acp_agent.workspace.beneath import Opener, best_opener, check_text, errors_about, expansion_wanted, path_error
+from acp_agent.workspace.beneath import (
+    Opener,
+    best_opener,
+    check_text,
+    errors_about,
+    expansion_wanted,
+    holding,
+    path_error,
+)
 
 T = TypeVar("T")
 
@@ -123,11 +131,8 @@ class Root:
         if relative == ".":
             return self._fd.use(os.fstat)
         parent, name = os.path.split(relative)
-        fd = self.open_directory(parent or ".")
-        try:
+        with holding(self.open_directory(parent or ".")) as fd:
             return os.stat(name, dir_fd=fd, follow_symlinks=False)
-        finally:
-            os.close(fd)
 
     def make_directories(self, relative: str) -> list[str]:
         """Create `relative` and the missing directories above it. Return those that were created, outermost first.
@@ -148,31 +153,23 @@ class Root:
 
     def _make_directory(self, path: str) -> bool:
         parent, name = os.path.split(path)
-        fd = self.open_directory(parent or ".")
-        try:
-            os.mkdir(name, dir_fd=fd)
+        with holding(self.open_directory(parent or ".")) as fd:
+            try:
+                os.mkdir(name, dir_fd=fd)
+            except FileExistsError:
+                return False
             os.fsync(fd)
-        except FileExistsError:
-            return False
-        else:
             return True
-        finally:
-            os.close(fd)
 
     def remove_directories(self, made: Sequence[str]) -> None:
         """Undo `make_directories`. Directories that are no longer empty stay."""
         for relative in reversed(made):
             parent, name = os.path.split(relative)
             try:
-                fd = self.open_directory(parent or ".")
+                with holding(self.open_directory(parent or ".")) as fd:
+                    os.rmdir(name, dir_fd=fd)
             except OSError:
                 return
-            try:
-                os.rmdir(name, dir_fd=fd)
-            except OSError:
-                return
-            finally:
-                os.close(fd)
 
     def is_at(self, status: os.stat_result) -> bool:
         """Return whether this is the status of the root itself, by any name."""

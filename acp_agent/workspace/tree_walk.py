@@ -17,7 +17,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
 from acp_agent.regex import RegexError
-from acp_agent.workspace.beneath import kind_of_entry
+from acp_agent.workspace.beneath import holding, kind_of_entry
 from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
@@ -71,22 +71,17 @@ def _scan(root: Root, directory: str, depth: int, matching: Callable[[Sequence[s
     check_cancelled()
     prefix = "" if directory == "." else f"{directory}/"
     try:
-        fd = root.open_directory(directory)
+        with holding(root.open_directory(directory)) as fd:
+            with os.scandir(fd) as scanned:
+                entries = list(scanned)
+            matches = matching([entry.name for entry in entries], prefix)
+            found = [
+                Met(prefix + entry.name, entry.name, kind_of_entry(entry), depth, entry.name in matches)
+                for entry in entries
+                if (entry.name in matches or entry.is_dir(follow_symlinks=False)) and _is_shown(entry.name)
+            ]
     except OSError:
         return []
-    try:
-        with os.scandir(fd) as scanned:
-            entries = list(scanned)
-        matches = matching([entry.name for entry in entries], prefix)
-        found = [
-            Met(prefix + entry.name, entry.name, kind_of_entry(entry), depth, entry.name in matches)
-            for entry in entries
-            if (entry.name in matches or entry.is_dir(follow_symlinks=False)) and _is_shown(entry.name)
-        ]
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
     return sorted(found, key=lambda entry: entry.name)
 
 
@@ -216,15 +211,10 @@ class IgnoreRules:
         try:
             if self._root.status(name).st_nlink > 1:  # a hard link to a file that tools may not read
                 return ()
-            fd = self._root.open_regular(name)
+            with holding(self._root.open_regular(name)) as fd:
+                data = os.read(fd, _LARGEST)
         except OSError:
             return ()
-        try:
-            data = os.read(fd, _LARGEST)
-        except OSError:
-            return ()
-        finally:
-            os.close(fd)
         specs = self._specs.pop(data, None)
         if specs is None:
             specs = _parse(data, self._time)

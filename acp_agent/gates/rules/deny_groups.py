@@ -124,7 +124,7 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         yield from (each[0].pattern for text in texts for each in group.code if all(one.search(text) for one in each))
     if group.evaluates and name in _EVALUATORS and any(_SUBSTITUTED in word or "`" in word for word in args):
         yield f"{name} $(…)"
-    if group.hidden and command.argv and not {"*", "?", "["}.isdisjoint(name):
+    if group.hidden and command.argv and not set(_WILDCARDS).isdisjoint(name):
         yield command.argv[0]
 
 

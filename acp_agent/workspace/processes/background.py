@@ -82,14 +82,8 @@ class OutputLog:
     def find(self, text: str, position: int) -> int:
         """Return the position behind the first occurrence of a text from a position on, -1 if there is none."""
         start = self.end - len(self._tail)
-        for begins, part in (
-            ((0, self._head + self._tail),)
-            if start == len(self._head)
-            else (
-                (0, self._head),
-                (start, self._tail),
-            )
-        ):
+        whole = ((0, self._head + self._tail),)
+        for begins, part in whole if start == len(self._head) else ((0, self._head), (start, self._tail)):
             at = part.find(text, max(position - begins, 0))
             if at >= 0:
                 return begins + at + len(text)

@@ -17,8 +17,8 @@ from acp_agent.workspace.roots import is_below
 
 _OBEYED = ("hooks", "config", "config.worktree", "info/attributes", "commondir", "gitdir")
 _OF_THE_MAIN_WORKTREE = (
-    *("HEAD", "index", "info", "modules", "branches", "remotes", "sequencer", "rebase-merge", "rebase-apply"),
-)
+    "HEAD", "index", "info", "modules", "branches", "remotes", "sequencer", "rebase-merge", "rebase-apply",
+)  # fmt: skip
 KINDS = ("modules", "worktrees")
 """The folders in a git folder with the git folders of submodules and of linked worktrees."""
 UNSEARCHED = frozenset(("objects", "refs", "logs", "hooks"))

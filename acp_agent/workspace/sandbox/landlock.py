@@ -180,9 +180,7 @@ class LandlockSandbox:
     def __init__(self, folder: str, abi: int | None = None) -> None:
         self._home = PrivateHome(folder)
         self._abi = landlock_abi() if abi is None else abi
-        self._made: tuple[Walls, tuple[int, ...], int] | None = (
-            None  # walls, times of folders, and the ruleset that was made for them
-        )
+        self._made: tuple[Walls, tuple[int, ...], int] | None = None  # walls, times of folders, and their ruleset
 
     @contextmanager
     def launch(self, command: Sequence[str], cwd: str, walls: Walls) -> Generator[Launch]:

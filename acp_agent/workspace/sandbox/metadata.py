@@ -132,9 +132,8 @@ class _Broker:
         base = _HERE if call.directory is None else ctypes.c_int32(arguments[call.directory] & 0xFFFFFFFF).value
         folder = os.open(f"/proc/{process}/cwd" if base == _HERE else f"/proc/{process}/fd/{base}", os.O_PATH)
         try:
-            fcntl.ioctl(
-                self._listener, _IS_VALID, struct.pack("=Q", number)
-            )  # fails if the process has ended: its number could be another's
+            # This fails if the process has ended: another one could have its number now.
+            fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", number))
             how = os.O_PATH | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
             file = os.open(path, how, dir_fd=folder) if path else os.dup(folder)
             try:
