@@ -34,7 +34,7 @@ _LOOPBACK = re.compile(
 
 
 class _Transfer(NamedTuple):
-    """The options with which a download program takes hosts only from its operands, and files only from its options.
+    """Options of a download program. With these alone, hosts stand only in operands, and files only behind options.
 
     letters, words   short and long options without a value
     valued, named    short and long options with a value

@@ -35,7 +35,7 @@ class QuotaUse(NamedTuple):
 
 
 _REMEMBERED = 10_000
-"""The newest batches and calls whose ids a quota knows. An older call would count again, but none runs for so long."""
+"""How many of the newest batches and calls a quota remembers. An older call would count again; none runs so long."""
 
 
 class Quota:

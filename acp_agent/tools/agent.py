@@ -1,6 +1,6 @@
-"""agent: gives work to sub-agents, which do it in conversations of their own and report. evaluate: has it judged.
+"""agent: give work to sub-agents, which do it in conversations of their own. evaluate: have the work judged as well.
 
-agent_action: what another agent asks us to let it do. No model is offered it.
+agent_action: the question of another agent whether it may do something. The model does not get this tool.
 """
 
 from collections.abc import Callable, Sequence
@@ -360,7 +360,7 @@ class AgentActionParams(Params):
     command   the command line that it would run; empty for none
     paths     the files that it names
     urls      the URLs that it names
-    details   the rest of what it says of it
+    details   what else it says about the action
     """
 
     agent: Text
@@ -389,7 +389,7 @@ class AgentAction(Tool[AgentActionParams]):
         return title(f"{params.agent}: {params.action}")
 
     def spec_of(self, params: AgentActionParams) -> ToolSpec:
-        """Return the definition for one call. What is forbidden of our own tools is forbidden of it."""
+        """Return the definition for one call. What our own tools may not do, it may not do either."""
         command = ("bash",) if params.command.strip() else ()
         paths = _OURS.get(params.kind, _ANY) if params.paths else ()
         return replace(self.spec(), acts_as=(*command, *paths, *(("fetch",) if params.urls else ())))

@@ -56,7 +56,7 @@ class Problem:
 
 
 Parse = Callable[[CommandOutcome], tuple[Problem, ...] | None]
-"""Returns the diagnostics in a checker's output, None if it cannot be read. Takes any text, also cut, never raises."""
+"""Returns the problems in a checker's output; None if it cannot be read. It takes any text and never raises."""
 
 VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
 """Folders in which a Python project keeps programs."""

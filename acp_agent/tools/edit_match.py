@@ -140,7 +140,7 @@ def _squeezed(lines: Iterable[str]) -> str:
 def _difference(found: str, sent: str) -> str:
     """Return the first difference that cannot be seen, in code points; "" if there is none.
 
-    What can be seen is not named: character by character, a model could ask for a secret that it was not shown.
+    A visible difference is not named. Otherwise a model could find a hidden secret, one character at a time.
     """
     found, sent = found[:_MAX_COMPARED], sent[:_MAX_COMPARED]
     changes = _comparison(found, sent).get_opcodes()
@@ -289,7 +289,10 @@ def _with_indents(lines: Sequence[str], indents: Mapping[str, str], *, within: b
 
 
 def _indent(indent: str, indents: Mapping[str, str]) -> str | None:
-    """Return the file's indentation for one of new_string, if needed from the difference or ratio of the known ones."""
+    """Return the file's indentation for one of new_string; None if it is unclear.
+
+    For one that old_string does not have, it follows from the difference or the ratio of the known ones.
+    """
     if indent in indents:
         return indents[indent]
     pairs = list(indents.items())

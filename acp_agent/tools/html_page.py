@@ -47,7 +47,7 @@ MAX_SELECTED = 50_000
 LARGE = frozenset(
     {"blockquote", "dl", "figure", "hr", "ol", "pre", "table", "ul", *(f"h{level}" for level in range(1, 7))}
 )
-"""Blocks that no link contains, and no table of data. A table with one of them only lays out the page."""
+"""Blocks that are in no link and in no table of data. A table with one of them only lays out the page."""
 BLOCKS = LARGE | {
     *("address", "article", "aside", "body", "br", "caption", "center", "dd", "details", "div", "dt", "fieldset"),
     *("figcaption", "footer", "form", "header", "li", "main", "option", "p", "section", "summary", "title", "tr"),

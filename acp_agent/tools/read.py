@@ -212,7 +212,7 @@ class Picture(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """Return why a model must not be sent it, "" if it may."""
+        """The reason why it cannot be sent to a model; "" if it can."""
         if not (self.width and self.height):
             return "damaged"
         return "too large" if max(self.width, self.height) > MAX_SIDE else ""

@@ -187,7 +187,7 @@ def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
 
 
 def _in_words(size: int | None) -> str:
-    """Return the size of a file in brackets; "" for what is no file."""
+    """Return the size of a file in brackets; "" if it is not a file."""
     if size is None:
         return ""
     if size < _KB:
@@ -254,6 +254,6 @@ class FindPath(Tool[FindPathParams]):
         return ToolResult("\n".join(lines), locations=tuple(map(Location, shown[:_MOST_LOCATIONS])))
 
     def _closed_folder(self, base: str) -> Callable[[str], bool]:
-        """Return a test whether a path lies in a folder that may be listed only when the call names it."""
+        """Return a function that tells whether a path lies in a folder that is listed only if the call names it."""
         allowed = secrecy(base) if self._guards_secrets else Secrecy.SEALED
         return lambda path: secrecy(posixpath.dirname(path)) > allowed

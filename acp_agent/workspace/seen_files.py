@@ -171,8 +171,8 @@ class SeenFiles:
     def is_unchanged(self, devices: Collection[int]) -> bool:
         """Return whether all files have the times and sizes that were noted: `changed` is empty then.
 
-        It takes a `stat` for each file. It returns False at once if a file is on another device, which might hang. It
-        also does so for more than a hundred files, because a thread should look at so many.
+        It takes a `stat` for each file. It returns False at once if a file is on another device, which might hang, and
+        for more than a hundred files: a thread should look at so many.
         """
         if self._roots() is None:
             return True

@@ -123,7 +123,7 @@ _OTHER_MEANING = frozenset(("-r", "--relative", "-h", "-Z"))
 
 
 def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[str, tuple[str, ...]]:
-    """Return by target of `ln -s` the paths that it may mean. A target is relative to the folder of the link.
+    """Return the paths that each target of `ln -s` may mean. A target is relative to the folder of the link.
 
     The paths start at the folder in which the command runs. There are several if it is unclear in which folder the link
     will be. The result is empty for other commands and for unknown options: their words mean what they say.

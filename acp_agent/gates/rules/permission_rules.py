@@ -143,7 +143,10 @@ def _literal(pattern: str) -> tuple[str, ...]:
 
 
 def folded(text: str, *, options: bool) -> str:
-    """Return a command text in lower case. The case of options is kept unless `options`."""
+    """Return a command text in lower case.
+
+    options   whether options are put in lower case as well
+    """
     if options:
         return text.casefold()
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))

@@ -141,7 +141,7 @@ _INPUT = lazy_regex(r"-|/dev/(?:stdin|fd/\d+|tty)|/proc/\S*/fd/\d+")
 _DUE = {"sqlite3": 2, "psql": 99, "mysql": 99, "gdb": 99} | dict.fromkeys(
     ("awk", "gawk", "mawk", "nawk", "ssh", "java", "emacs"), 0
 )
-"""The number of operands without which an interpreter runs its input: 1 if it is not listed."""
+"""How many operands an interpreter needs in order not to run its input. One that is not listed needs 1."""
 _TELLS = frozenset(("--version", "-version", "--help", "-help", "-V", "-VV", "-h", "-?"))
 _VERBOSE = frozenset(("python", "pypy", "mysql"))
 _NONE = frozenset[str]()
@@ -281,7 +281,7 @@ def _git_reads(parsed: ParsedArguments) -> bool:
 
 
 def spares(command: Command) -> bool:
-    """Return whether an approval of these words covers only calls that do not destroy."""
+    """Return whether a program destroys with some operands or options, which an approval "always" does not cover."""
     known = _known(command.name)
     return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
 

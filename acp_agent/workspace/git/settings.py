@@ -278,10 +278,10 @@ def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -
 
 
 def _is_spared_alias(key: str, subcommand: str) -> bool:
-    """Return whether a setting is an alias that this subcommand cannot run, unless it is an alias itself.
+    """Return whether a setting is an alias that a subcommand does not run. The subcommand must not be an alias.
 
     Git runs its own programs as subcommands, and an alias in place of a missing one: merge-ours, remote-https,
-    credential-cache. An alias may lead to another one.
+    credential-cache. Such names are not spared. An alias may lead to another one.
     """
     return bool(subcommand) and key.startswith("alias.") and key.removeprefix("alias.").isalnum()
 

@@ -308,10 +308,10 @@ class ProcessTree:
 
     @property
     def surely_ended(self) -> bool:
-        """Whether nothing of the command can live, because this machine runs no process that was not there before it.
+        """Whether every process of this machine was there before the command, so that nothing of it can live.
 
-        This is faster than `living`, but says nothing where another process began meanwhile, or where we are the parent
-        of orphans.
+        This is faster than `living`. It is False if any other process began meanwhile, and where orphans become our
+        children.
         """
         return not self._subreaper and self._before.issuperset(self._table.pids())
 

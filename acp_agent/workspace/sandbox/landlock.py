@@ -121,7 +121,7 @@ def landlock_limits(abi: int) -> tuple[str, ...]:
 
 
 def close_nameless_sockets() -> None:
-    """Close the local sockets without a path that others made to this thread and to all that it starts from now on.
+    """Forbid local sockets without a path, which others made, to this thread and to all that it starts from now on.
 
     An X11 server listens on one, and a program that connects can type into any window. Before Linux 6.12 the kernel
     cannot close them, and this function does nothing. Raises OSError.
@@ -286,7 +286,7 @@ def _allow(ruleset: int, path: str, rights: Right) -> None:
 def _confine(ruleset: int, program: bytes) -> int:
     """Put the walls around this thread and all that it starts from now on. Raises OSError.
 
-    Returns the descriptor that tells of calls that wait for an answer.
+    Return the descriptor by which calls ask for an answer.
     """
     library = ctypes.CDLL(None, use_errno=True)
     code = ctypes.create_string_buffer(program, len(program))

@@ -91,6 +91,8 @@ def serve(listener: int, writable: Sequence[str], closed: Sequence[str]) -> None
 
 
 class _Broker:
+    """A server that answers the calls of one command."""
+
     def __init__(self, listener: int, writable: Sequence[str], closed: Sequence[str]) -> None:
         self._listener = listener
         self._writable = writable

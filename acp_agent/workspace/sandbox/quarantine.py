@@ -117,7 +117,7 @@ class Quarantine:
         return any(path != folder and is_below(path, folder) for folder in self._folders)
 
     def _renamed(self, path: str) -> bool:
-        """Give a file another name in its folder. No link on the way is followed. Return False if it is gone."""
+        """Give a file another name in its folder. No link on the way is followed. Return False if that fails."""
         folder = next(each for each in self._folders if is_below(path, each))
         above, name = os.path.split(os.path.relpath(path, folder))
         with (
@@ -202,7 +202,7 @@ def _is_harmless(path: str, protects: Protects) -> bool:
 
 
 def _is_watched(hooks: Setting, top: str, protects: Protects) -> bool:
-    """Return whether no hook can get unnoticed into the place that a setting names: it is protected, or no folder.
+    """Return whether the place of hooks that a setting names is watched: it is protected, or it is not a folder.
 
     top   the folder of the worktree; "" for one that is not known
     """

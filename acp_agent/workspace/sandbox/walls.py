@@ -88,13 +88,13 @@ class Walls:
     """The rights of a contained command: what it may change, read and reach. Paths are absolute and resolved.
 
     writable   folders and files that may be changed
-    readable   folders and files that may be read; of all others nothing is there
+    readable   folders and files that may be read; all others seem not to exist
     pinned     folders that keep their place, because something frozen or hidden lies in them
     frozen     files and folders in writable ones that stay as they are
     hidden     files and folders that seem to be empty, although they lie in readable or writable ones
     home       the user's home. In the sandbox an empty private folder takes its place
     network    which hosts can be reached
-    proxied    whether some hosts more can be reached through a proxy
+    proxied    whether a proxy reaches further hosts
     linked     git folders that may be changed because a folder of the session is a worktree of theirs
     """
 
