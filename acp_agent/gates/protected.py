@@ -184,7 +184,7 @@ def _fed(commands: tuple[Command, ...]) -> Iterator[tuple[Written, ...]]:
         if later is None or later.joined != "|":
             feeding = ()
         else:
-            feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
+            feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[: MAX_WORDS + 1]
 
 
 def _told(found: Iterable[tuple[str, Protection]]) -> list[str]:

@@ -437,6 +437,14 @@ def test_a_flood_of_words_is_asked_about(root: str):
     assert gate_of(root).judge(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS)))) == Allow()
 
 
+def test_a_flood_of_names_that_a_pipe_passes_on_is_asked_about(root: str):
+    names = " ".join(f"f{number}" for number in range(MAX_WORDS))
+    assert gate_of(root).judge(command(f"find {names[:2000]} -type f | xargs rm")) == Allow()
+    verdict = gate_of(root).judge(command(f"find {names} .git/hooks -type f | xargs rm"))
+    assert isinstance(verdict, Ask)
+    assert "more paths" in verdict.reason
+
+
 def test_more_folders_than_can_be_followed_are_asked_about(root: str):
     text = "; ".join(f"cd d{number}" for number in range(20))
     assert gate_of(root).judge(command(text)) == Allow()
