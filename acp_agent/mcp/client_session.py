@@ -175,13 +175,16 @@ class McpClientSession:
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
-        self._channel.mark_lost("the agent has closed it")  # what calls that still wait for an answer say
         await self._session.__aexit__(kind, error, trace)
 
     @property
     def alive(self) -> bool:
         """Return True while the connection is not known to be lost."""
         return not self._channel.lost.is_set()
+
+    def close(self) -> None:
+        """End all calls that wait for an answer."""
+        self._channel.mark_lost("the agent has closed it")
 
     async def open(self) -> None:
         """Do the handshake. Raises ToolError."""

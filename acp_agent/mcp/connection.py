@@ -281,6 +281,8 @@ class ServerConnection(McpConnection):
     def close(self) -> None:
         """End the server and let `run` return soon. If `run` has not begun, it returns at once."""
         self._closing = True
+        if self._session is not None:
+            self._session.close()
         if self._scope is not None:
             self._scope.cancel()
 

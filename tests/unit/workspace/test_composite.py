@@ -113,7 +113,7 @@ async def test_the_last_backend_has_the_last_word(told: Told):
 
 
 async def test_a_composite_of_nothing_is_a_mistake(told: Told):
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         CompositeTerminal([], told)
 
 
