@@ -285,10 +285,9 @@ def the_watchdog_stays_until_nothing_is_left_to_end(made: Made, one: str, two: s
 def who_leaves_waits_for_no_cleaning(made: Made, one: str, two: str):
     services, _ = made()
     loaded = load(Flags(), {}, one)
-    cleaned, may_end = list[object](), threading.Event()
 
     async def leaving(cleaning: Callable[[], Awaitable[None]]) -> None:
-        began = anyio.Event()
+        cleaned, may_end, began = list[object](), threading.Event(), anyio.Event()
 
         def slow(*_: object) -> list[str]:
             from_thread.run_sync(began.set)
@@ -305,8 +304,6 @@ def who_leaves_waits_for_no_cleaning(made: Made, one: str, two: str):
         may_end.set()
 
     for cleaning in (partial(processes._sweep, (one,)), partial(services.tidy_up, loaded)):
-        may_end.clear()
-        cleaned.clear()
         anyio.run(leaving, cleaning)
 
 
