@@ -45,7 +45,7 @@ _SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them
 )
 
 MAX_FED = 16
-"""The most words of literal input that are tried as arguments of what `xargs` runs."""
+"""The most texts found in the arguments or the input of a program that are read as command lines."""
 
 MAX_WRAPPERS = 2 * MAX_DEPTH
 """The most nested wrappers that are read."""
@@ -153,7 +153,7 @@ class Expander:
 
     def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
         """Return the command with what `echo words | xargs argv` may run: `argv words`, or the words as shell text."""
-        words = tuple(command.stdin.split()[:MAX_FED])
+        words = tuple(command.stdin.split())
         patterns = frozenset(word for word in words if any(char in word for char in "*?["))
         fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
         command = replace(command, runs=(*command.runs, fed))

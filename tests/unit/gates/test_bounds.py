@@ -153,6 +153,12 @@ def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     assert len([*git_calls(line)]) < 2
 
 
+@pytest.mark.parametrize("text", [f"echo {'a ' * 6000}/ | xargs rm -rf", f"echo {'a ' * 20}/ | {'xargs ' * 8}rm -rf"])
+def test_no_word_that_xargs_is_given_is_dropped(text: str) -> None:
+    """Only the first 16 were looked at."""
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
+
+
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
