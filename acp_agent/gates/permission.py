@@ -591,7 +591,7 @@ class PermissionGate(Gate):
         at_home = not facts.spec.server and len(facts.paths) == len(facts.subjects)
         if facts.call.phase is Phase.AUTONOMOUS and at_home and not facts.asks:
             return Approved(ApprovedBy.AUTO)
-        if self._options.auto_approve is not AutoApprove.FULL_AUTO or any(ask.firm for ask in facts.asks):
+        if self._options.auto_approve is not AutoApprove.FULL_AUTO or (facts.asks and any(a.firm for a in facts.asks)):
             return None
         return Approved(ApprovedBy.AUTO)
 

@@ -25,7 +25,7 @@ from typing import TypeAlias
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Allow, ApprovedBy, Ask, Deny, ToolResult, Verdict
 from acp_agent.gates.gate import CallFacts, CommandFacts, Gate, Resolve
-from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, distinct, odd_words, path_words, patterns_of
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Folders, odd_words, path_words, patterns_of
 from acp_agent.gates.paths.links import (
     LinkDoubt,
     UnseenWorkspace,
@@ -158,7 +158,7 @@ class SandboxGate(Gate):
                 return Deny("the command changes its folder too often to judge its paths; run it in steps")
             asked = readable if reads and not command.patterns else None  # a file of a pattern may be a link
             meant = link_targets(command, partial(self._is_folder, folders.possible, made))
-            for word in distinct(chain(path_words(command), patterns_of(command))):
+            for word in dict.fromkeys(chain(path_words(command), patterns_of(command))):
                 matches = folders.matches(word, command)
                 judged += len(folders.possible) + len(matches or ())
                 if judged > MAX_WORDS or matches is None:

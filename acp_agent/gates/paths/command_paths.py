@@ -6,7 +6,7 @@ the like, the words of echo, and words with blanks that do not begin like a path
 
 import posixpath
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
@@ -320,16 +320,6 @@ def patterns_of(command: Command) -> Iterator[str]:
     """
     if command.patterns:
         yield from (word for word in command.own if word in command.patterns and _is_path(word))
-
-
-def distinct(words: Iterable[str]) -> list[str]:
-    """Return the different words in their order. If there are more than MAX_WORDS, one more than that."""
-    found = dict[str, None]()
-    for word in words:
-        found[word] = None
-        if len(found) > MAX_WORDS:
-            break
-    return list(found)
 
 
 def odd_words(command: Command) -> Iterator[str]:

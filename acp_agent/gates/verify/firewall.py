@@ -19,7 +19,7 @@ from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.gate import Resolve
 from acp_agent.gates.git_calls import git_call
-from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, distinct, path_words
+from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.paths.unnamed_paths import name_list
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import EXCLUDING, reading
@@ -90,7 +90,7 @@ class Firewall(Verifier):
         return Allow()
 
     def command(self, command: Command, folders: Folders) -> Verdict:
-        words = distinct(_file_words(command))
+        words = dict.fromkeys(_file_words(command))
         judged = len(words) * len(folders.possible)
         worst, level, is_named = "", Secrecy.OPEN, False
         for word in words:

@@ -159,6 +159,7 @@ class SessionNetwork:
     Commands can be started in it while it is open. Raises OSError if it cannot be made.
 
     words   the words that start a command in it
+    end     its `poll(0)` returns something once the process that holds the network was killed
     """
 
     def __init__(self) -> None:
@@ -192,6 +193,8 @@ class SessionNetwork:
         if not ready:
             raise OSError("bubblewrap made no network")
         spaces = f"/proc/{self._holder}/ns"
+        self.end = select.poll()
+        self.end.register(self._pipes[1], 0)  # tells only the end
         self.words = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
 
     def listener(self) -> socket.socket:
@@ -218,13 +221,6 @@ class SessionNetwork:
                 return socket.socket(fileno=descriptors[0])
             except (subprocess.SubprocessError, IndexError):
                 raise OSError("no proxy for `network_allow` could be made") from None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether something has killed the process that holds it, so that no command can enter it."""
-        end = select.poll()
-        end.register(self._pipes[1], 0)  # only its end counts
-        return bool(end.poll(0))
 
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""
@@ -298,7 +294,7 @@ class BubblewrapSandbox:
         """Return the words that build the walls. `filtering` is the descriptor of the filter of system calls."""
         enter: tuple[str, ...] = ()
         if walls.network is NetworkReach.SESSION:
-            if self._network is not None and self._network.is_lost:
+            if self._network is not None and self._network.end.poll(0):
                 self.close()
             self._network = self._network or SessionNetwork()
             enter = self._network.words
