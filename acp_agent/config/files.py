@@ -133,7 +133,7 @@ def read_toml(path: str) -> dict[str, object] | None:
     except OSError as error:
         raise ConfigError(path, "", "", f"expected a file that can be read: {error.strerror}") from error
     try:
-        return toml_table(data.decode("utf-8"))
+        return toml_table(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         why = f"expected TOML in UTF-8, but byte {error.start} is not (at line {line})"

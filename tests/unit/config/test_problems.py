@@ -205,6 +205,14 @@ def test_a_file_that_is_no_toml_is_told_and_nothing_then_runs_without_asking(tmp
     assert loaded.settings.acp.auto_approve == "suggest", "the file may have held rules that deny"
 
 
+def test_a_byte_order_mark_before_the_first_line_is_skipped(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"\xef\xbb\xbf[acp]\nmode = 'ask'\n")
+    loaded = load(Flags(config=str(file)), {})
+    assert not loaded.problems
+    assert loaded.settings.acp.mode == "ask"
+
+
 def test_a_file_of_exactly_the_limit_is_read(tmp_path):
     file = tmp_path / "config.toml"
     file.write_bytes(b"[agent]\n#" + b"x" * (1024 * 1024 - 9))
