@@ -4,6 +4,7 @@ An error of a subcommand becomes one line on stderr and an exit code.
 """
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -324,6 +325,8 @@ _ELSEWHERE = {
 }
 """The module and the function of subcommands. For the other subcommands both have the subcommand's name."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How the file or the terminal refuses that stdout is."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -348,7 +351,11 @@ def main(arguments: Sequence[str]) -> int:
     except AgentError as error:
         print(f"acp-agent: {visible_lines(str(error))}", file=sys.stderr)
         return 1
-    except OSError:
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as above
+            print(f"acp-agent: the output cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
         if not (fault := _folder_fault()):
             raise
         print(f"acp-agent: the current folder cannot be used, go to one that exists: {fault}", file=sys.stderr)

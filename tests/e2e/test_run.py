@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import LIMIT, server_of, shown
+from tests.e2e.running import COMMAND, LIMIT, server_of, shown
 from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses, write_script
 
@@ -215,6 +215,17 @@ def test_a_folder_that_was_deleted_is_one_clear_line(folder):
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("acp-agent: the current folder cannot be used")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_below_stdout_is_one_clear_line(folder):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "schema", "config"],
+            check=False, cwd=folder.work, env=folder.home.environment(), stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    said = "acp-agent: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_a_module_in_the_users_folder_is_not_run(folder):
