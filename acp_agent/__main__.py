@@ -1,10 +1,9 @@
 """The command `acp-agent`. Without a subcommand it starts the ACP server on stdio, and loads no module of `cli`."""
 
+import os
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    import os
-
     # `python -m` looks for modules in the current folder first, where a project's own tomllib.py would run instead.
     try:
         here = os.getcwd()
@@ -23,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `acp-agent ARGV...`, by default with the process's own arguments, and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _limit_clock()
+    if argv is None and sys.getfilesystemencoding() != "utf-8":
+        _start_with_utf8()
     try:
         if arguments in ([], ["acp"]):
             from acp_agent import boot
@@ -33,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return commands.main(arguments)
     except KeyboardInterrupt:
         return 130
+
+
+def _start_with_utf8() -> None:
+    """Start this process anew in UTF-8 mode, since the locale cannot encode the names of all files and commands."""
+    os.execv(sys.executable, [sys.executable, "-X", "utf8=1", *sys.orig_argv[1:]])  # noqa: S606 - the same program
 
 
 def _limit_clock() -> None:

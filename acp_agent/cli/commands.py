@@ -6,6 +6,7 @@ An error of a subcommand becomes one line on stderr and an exit code.
 import argparse
 import errno
 import importlib
+import locale
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -382,7 +383,10 @@ def _run(args: argparse.Namespace) -> int:
     if sys.__stdout__ is None and command in ("run", "demo"):
         raise AgentError("stdout is closed, so the conversation cannot be shown; redirect it to a file")
     _open_missing_streams()
-    _allow_any_character()
+    encoding = _terminal_encoding()
+    _allow_any_character(encoding)
+    if encoding and command == "run" and args.prompt is not None:
+        args = argparse.Namespace(**vars(args) | {"prompt": os.fsencode(args.prompt).decode(encoding, "replace")})
     module, function = _ELSEWHERE.get(command, (command, command))
     return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
 
@@ -397,12 +401,18 @@ def _open_missing_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
 
 
-def _allow_any_character() -> None:
+def _terminal_encoding() -> str | None:
+    """Return the encoding of the terminal if `__main__` chose UTF-8 for names of files, against the locale."""
+    is_chosen = sys.orig_argv[1:3] == ["-X", "utf8=1"] and "PYTHONIOENCODING" not in os.environ
+    return locale.getencoding() if is_chosen else None
+
+
+def _allow_any_character(encoding: str | None) -> None:
     """Let stdin and stdout replace characters that they lack, such as ✔ in an old terminal; stderr escapes them."""
-    for stream in (sys.stdin, sys.stdout):
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
         reconfigure = getattr(stream, "reconfigure", None)
         if callable(reconfigure):
-            reconfigure(errors="replace")
+            reconfigure(encoding=encoding, errors=errors)
 
 
 def server_flags(args: argparse.Namespace) -> list[str]:

@@ -217,6 +217,25 @@ def test_a_folder_that_was_deleted_is_one_clear_line(folder):
     assert done.stderr.startswith("acp-agent: the current folder cannot be used")
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="Python names files in UTF-8 there in every locale")
+def test_a_locale_without_utf_8_takes_no_character_from_files_and_commands(folder):
+    folder.home.extra |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    folder.model(
+        [
+            uses(("bash", {"command": "echo ok \u2713; cat gr\xfcn.txt"})),
+            uses(("write", {"path": "\u2713.txt", "content": "x"})),
+            says("done \u2713"),
+        ]
+    )
+    (folder.work / "gr\xfcn.txt").write_text("green\n")
+    done = folder.run("--yes", "do it", start=COMMAND)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok ?" in done.stdout  # the terminal keeps its encoding
+    assert "green" in done.stdout
+    assert "done ?" in done.stdout
+    assert (folder.work / "\u2713.txt").read_text() == "x"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_below_stdout_is_one_clear_line(folder):
     with Path("/dev/full").open("w") as full:
