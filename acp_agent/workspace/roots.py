@@ -521,6 +521,14 @@ class RootPool:
         self._open[real] = made
         return made
 
+    def has_lost(self, path: str) -> bool:
+        """Return whether the folder that was opened by this resolved path is no longer there."""
+        root = self._open.get(path)
+        try:
+            return root is not None and not root.is_at(os.stat(path))
+        except OSError as error:
+            return error.errno == errno.ENOENT
+
     def close_replaced(self) -> None:
         """Close the folders that were replaced by others. Nothing may use them any more."""
         for root in self._replaced:

@@ -90,3 +90,20 @@ async def test_a_mended_file_brings_the_model_and_the_mode_the_session_should_ha
         assert (await editor.updated("current_mode_update"))["currentModeId"] == "ask"
     assert editor.call.status == "failed"
     assert not editor.requests("session/request_permission")
+
+
+async def test_a_folder_that_is_made_anew_during_a_session_is_told_once(tmp_path):
+    async with editing(tmp_path, [uses(("glob", {"pattern": "*"})), says("ok")]) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        assert "moved or replaced" not in editor.told
+        editor.workspace.rename(tmp_path / "earlier")
+        editor.workspace.mkdir()
+        (editor.workspace / "new.txt").touch()
+        await editor.say(session, "go on")
+        await editor.say(session, "go on")
+        told = f"the folder {editor.workspace} was removed, moved or replaced while the session is open"
+        assert editor.told.count(told) == 1
+        await editor.ask("session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []})
+        await editor.say(session, "now")
+    assert "new.txt" in str(editor.calls[-1].final["content"]), "as the words advise"

@@ -218,6 +218,7 @@ class SessionTools:
         self._faults: tuple[str, ...] = ()
         self._fault: ConfigError | None = None  # of the configuration that `closed` was called for
         self._folders = RootPool()
+        self._is_lost = False
         self.gates = Gates()
         self.roots: Roots | None = None
         self.seen = dependencies.seen
@@ -285,6 +286,16 @@ class SessionTools:
             return ()
         self._faults = now
         return [fault for fault in now if fault not in before]
+
+    def lost_folder(self) -> str:
+        """Return that the session's folder was removed, moved or replaced since the last call of this, "" if not."""
+        was_lost, self._is_lost = self._is_lost, self._folders.has_lost(self._cwd)
+        if was_lost or not self._is_lost:
+            return ""
+        return (
+            f"the folder {self._cwd} was removed, moved or replaced while the session is open, and the file tools "
+            "still work in the earlier one; load the session again, or open another one"
+        )
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:
         """Return the snapshot of one configuration. Raises ConfigError."""

@@ -97,6 +97,9 @@ class Live:
         backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
         return ToolsetSnapshot(Tools(name, self.gate), backends)
 
+    def lost_folder(self) -> str:
+        return ""
+
     def look(self) -> Sequence[str]:
         self.looks += 1
         return ()
