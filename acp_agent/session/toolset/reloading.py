@@ -73,6 +73,8 @@ class ReloadingToolset:
     async def backends(self) -> Backends:
         """Return the backends for reading the links of a prompt, under the current configuration."""
         snapshot = self._current()
+        if lost := self._tools.lost_folder():
+            self._problems.append(lost)
         await self._tell()
         return snapshot.backends
 
@@ -80,8 +82,6 @@ class ReloadingToolset:
         """Return the snapshot in force. It does not await, so that no call sees a half-applied change."""
         for problem in self._tools.look():
             self._problems.append(f"configuration: {problem}")
-        if lost := self._tools.lost_folder():
-            self._problems.append(lost)
         for path, state in self._seen.stamps.items():
             if stamp(path) != state:
                 self._swap(self._reload(self.loaded))
