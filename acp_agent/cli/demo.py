@@ -6,6 +6,7 @@ Only the model is a script. The steps are checked against the recorded messages 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -207,6 +208,8 @@ _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIR
 def demo(args: argparse.Namespace) -> int:
     """Run the demo on stdout. Return 0 if every step happened, else 1 after naming the missing ones on stderr."""
     del args  # it has no options
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # ends the demo as Ctrl-C does, and its folder is removed
     with tempfile.TemporaryDirectory(prefix="acp-agent-demo-") as folder:
         base = Path(os.path.realpath(folder))
         return _play(base / "home", base / "project")

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,15 @@ def _read(fd: int) -> bytes:
         return os.read(fd, 65536)
     except OSError:  # the other end of a pty is closed
         return b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_leaves_no_folder(tmp_path, number):
+    variables = environment(tmp_path, TMPDIR=str(tmp_path))
+    with subprocess.Popen(COMMAND, cwd=AGENT_CWD, env=variables, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(number)
+        process.communicate(timeout=50)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert not list(tmp_path.glob("acp-agent-demo-*"))
