@@ -102,6 +102,7 @@ async def _serve(handover: "Handover", flags: Flags) -> int:
             app.tasks.cancel()
     finally:
         app.kill_processes()
+        app.remove_sandboxes()
     if strict is not None:
         strict.summarize()
     return app.exit_code
@@ -258,6 +259,11 @@ class App:
         """Kill the processes that cancelled turns have not ended, in at most `within` seconds."""
         if self._process is not None:
             self._process.kill_everything(within)
+
+    def remove_sandboxes(self) -> None:
+        """Remove the private folders of commands. If a large one takes too long, the next agent removes it."""
+        if self._process is not None:
+            self._process.remove_sandboxes()
 
     async def _handle_signals(self) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:

@@ -302,7 +302,10 @@ class SessionFactory:
         except ConfigError:
             return None
         record = recorder(self._gate_state.auditor)
-        return walls and session_sandbox(walls, self._loaded.settings, self._warn, record)
+        sandbox = walls and session_sandbox(walls, self._loaded.settings, self._warn, record)
+        if sandbox is not None:
+            self._process.sandboxes.add(sandbox)
+        return sandbox
 
     def _rules(self, loaded: Loaded) -> FolderRules:
         return self._process.rules(loaded, self._session.workspace.folders)

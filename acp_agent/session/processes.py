@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from weakref import WeakSet
 
@@ -44,6 +45,7 @@ from acp_agent.store.memories import MemoryStore
 from acp_agent.workspace.entries import sweep
 from acp_agent.workspace.processes.environment import PrivateFolder, remove_abandoned
 from acp_agent.workspace.processes.tree import CommandWatchdog, OrphanReaper, harden_process, kill_everything
+from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 
 _log = log.Log(__name__)
 _MOST_LOOKS = 32
@@ -114,6 +116,17 @@ class ProcessServices:
         """End every process that this one started, in at most `within` seconds. Call it when this process ends."""
         if kill_everything(within, spared=self.watchdog.pid):
             self.watchdog.close()  # ends the watchdog's own shell too
+
+    @cached_property
+    def sandboxes(self) -> WeakSet[SessionSandbox]:
+        """The sandboxes of all sessions."""
+        return WeakSet()
+
+    def remove_sandboxes(self) -> None:
+        """Remove the private folders of the sessions that are still open. It blocks."""
+        for sandbox in self.sandboxes:
+            with suppress(OSError):
+                sandbox.close()
 
     def engine(
         self,

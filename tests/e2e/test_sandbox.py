@@ -194,6 +194,21 @@ async def test_a_server_in_the_background_is_reached_by_the_next_command(tmp_pat
     assert "b'hi'" in editor.calls[2].text
 
 
+async def test_an_agent_that_ends_leaves_no_private_folders_of_commands(tmp_path: Path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    script = [uses(("bash", {"command": "mkdir -p /tmp/made && touch /tmp/made/here && ls /tmp"})), says("ok")]
+    config = '[acp]\nauto_approve = "auto-edit"\n'
+    environment = {"ACP_AGENT_TOOLS__SANDBOX__MODE": "auto", "TMPDIR": str(temporary)}
+    async with editors.editing(
+        tmp_path, script, capabilities=NOTHING, config=config, environment=environment
+    ) as editor:
+        await editor.say(await editor.open(), "go")
+        assert "made" in editor.calls[0].text
+        assert [*temporary.iterdir()]
+    assert [*temporary.iterdir()] == []
+
+
 async def test_without_a_sandbox_bash_offers_no_way_to_leave_it(tmp_path: Path):
     script = [uses(("bash", {"command": "true", "unsandboxed": True})), says("ok")]
     async with editing(tmp_path, script, capabilities=NOTHING) as editor:

@@ -229,11 +229,14 @@ async def test_serving_ends_with_its_tasks_and_processes_and_a_summary_if_it_is_
         def kill_processes(self) -> None:
             log.append("kill")
 
+        def remove_sandboxes(self) -> None:
+            log.append("remove")
+
     flags: Any = "flags"
     monkeypatch.setattr(module, "App", Served)
     monkeypatch.setattr(module, "_strict_observer", lambda _: Noted(log, "strict"))
     monkeypatch.delenv(STRICT_VARIABLE, raising=False)
-    plain = ["begin", "run", ("tasks.cancel",), "end", "kill"]
+    plain = ["begin", "run", ("tasks.cancel",), "end", "kill", "remove"]
     assert (await module._serve(None, flags), log) == (7, [("flags", None), *plain])  # type: ignore[arg-type]
     log.clear()
     monkeypatch.setenv(STRICT_VARIABLE, "1")
@@ -243,7 +246,7 @@ async def test_serving_ends_with_its_tasks_and_processes_and_a_summary_if_it_is_
     failure: Any = KeyError("a bug")
     with pytest.raises(KeyError):
         await module._serve(failure, flags)
-    assert log == [("flags", "strict"), "begin", "run", "end", "kill"]
+    assert log == [("flags", "strict"), "begin", "run", "end", "kill", "remove"]
 
 
 async def test_processes_are_killed_where_there_may_be_any():
