@@ -283,7 +283,7 @@ class Write(FileWriter[WriteParams]):
         for diff in invocation.diffs:
             if diff.old_text in (None, diff.new_text):
                 continue
-            if await anyio.to_thread.run_sync(self._seen.overtook, who, diff.path, diff.old_text):
+            if await noted(partial(self._seen.overtook, who, diff.path, diff.old_text), len(diff.old_text)):
                 stale = StaleFile(diff.path, ())
                 return replace(invocation, run=partial(fail, stale), diffs=(), predicted_failure=self.failed(stale))
         return invocation

@@ -132,11 +132,11 @@ class SeenFiles:
 
     def overtook(self, who: str, path: str, text: str) -> bool:
         """Return whether another agent has changed a file to `text` since `who` knew it. Then `who` knows it, too."""
-        digest = text_digest(text)
-        known = self._known.get((who, path), digest)
-        if known != digest:
-            self._known[who, path] = digest
-        return known != digest
+        known = self._known.get((who, path))
+        if known is None or known == (digest := text_digest(text)):
+            return False
+        self._known[who, path] = digest
+        return True
 
     def _forget_known(self, path: str) -> None:
         for key in [key for key in list(self._known) if key[1] == path or key[1].startswith(f"{path}/")]:

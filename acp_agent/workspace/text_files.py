@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from anyio import to_thread
 
@@ -23,6 +24,8 @@ MOST_COMPARED = 32 * 1024 * 1024
 _AT_ONCE = 16 * 1024
 """Characters that are digested and redacted in less time than a thread takes."""
 
+T = TypeVar("T")
+
 TextDigest = partial(hashlib.blake2b, digest_size=16)
 """Makes a digest of the UTF-8 of a text without its BOM."""
 
@@ -32,12 +35,9 @@ def text_digest(text: str) -> str:
     return TextDigest(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-async def noted(note: Callable[[], None], size: int) -> None:
+async def noted(note: Callable[[], T], size: int) -> T:
     """Call `note`, which notes a text of `size` characters. If the text is long, call it in a worker thread."""
-    if size <= _AT_ONCE:
-        note()
-    else:
-        await to_thread.run_sync(note)
+    return note() if size <= _AT_ONCE else await to_thread.run_sync(note)
 
 
 def read_bounded(fd: int, limit: int, given: str) -> bytes:
