@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
 
 from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import has_option, is_disk, is_socket, operands, system_root, tables
@@ -159,9 +158,6 @@ _LITERAL = (
     r"|(?:\bq[qwx]?|%[xw])[\s\x0b\x1c-\x1f\x85\pZ]?[({\[<|/!]([^)}\]>|/!]*)"
 )
 
-MAX_LITERALS = 32
-"""The most string literals of a program text that are read as shell text."""
-
 MAX_CODE = 8 * 1024
 """The most characters of a program text that are searched for endless forks."""
 
@@ -182,7 +178,7 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
     if not (_STARTS.search(code) or (pipes and "|" in code)):
         return []
     data, texts, last = code.encode(errors="replace"), list[str](), 0
-    for match in islice(_literals().finditer(data), MAX_LITERALS):
+    for match in _literals().finditer(data):
         start, end = max(match.span(group) for group in range(1, 5))
         literal = data[start:end].decode()
         if texts and data[last : match.start()].decode().strip() == ",":
@@ -190,7 +186,7 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
         else:
             texts.append(literal)
         last = match.end()
-    return [text for text in texts if text.strip()]
+    return [text for text in dict.fromkeys(texts) if text.strip()]
 
 
 @cache

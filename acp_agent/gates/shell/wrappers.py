@@ -44,9 +44,6 @@ _SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them
     r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpIiMm0-9]*e", re.DOTALL
 )
 
-MAX_FED = 16
-"""The most texts found in the arguments or the input of a program that are read as command lines."""
-
 MAX_WRAPPERS = 2 * MAX_DEPTH
 """The most nested wrappers that are read."""
 
@@ -162,7 +159,7 @@ class Expander:
     def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
         found = tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
-        lines = self._texts(Command(()), [word for word in command.argv[1:] if " " in word][:MAX_FED])
+        lines = self._texts(Command(()), [word for word in command.argv[1:] if " " in word])
         return (*found, *lines.runs)
 
     def _shell(self, command: Command) -> Command:
@@ -210,7 +207,7 @@ class Expander:
                 scripts = [word for word in args if "e" in word]
                 found = [match[1] for word in scripts for match in _SED_COMMAND.finditer(word)]
                 found += [match[2] for word in scripts for match in _SED_REPLACED.finditer(word)]
-                return self._texts(command, found[:MAX_FED])
+                return self._texts(command, found)
             case "git" if self.guess:
                 aliases = [word[1:] for word in args if word.startswith("!")] if "config" in args else []
                 return self._texts(command, [" ".join(_git_runs(args)), *aliases, *option_texts(texts[name], args)])
@@ -245,13 +242,13 @@ def _own_texts(command: Command) -> list[str]:
         return _matches(_ESCAPED, (*args, stdin))
     if name in ("make", "gmake"):
         values = [word.partition("=")[2] for word in args if " " in word and "=" in word and word[0] != "-"]
-        return [*values, *_matches(_RECIPE, (stdin,))][:MAX_FED]
+        return [*values, *_matches(_RECIPE, (stdin,))]
     return _matches(_SCHEDULED, (stdin,)) if name == "crontab" else []
 
 
 def _matches(pattern: re.Pattern[str], texts: tuple[str, ...]) -> list[str]:
-    """Return what the group of a pattern matches in texts, at most MAX_FED times."""
-    return [match[1] for text in texts for match in pattern.finditer(text)][:MAX_FED]
+    """Return what the group of a pattern matches in texts. Equal texts are returned once."""
+    return list(dict.fromkeys(match[1] for text in texts for match in pattern.finditer(text)))
 
 
 def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -316,7 +313,7 @@ def _daemon(args: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return what start-stop-daemon may start: any word may be the value of `--exec`, with the words after `--`."""
     end = args.index("--") if "--" in args else len(args)
     names = (word if word[:1] != "-" else word.partition("=")[2] or word[2:] for word in args[:end])
-    return [(name, *args[end + 1 :]) for name in names if name][:MAX_FED]
+    return [(name, *args[end + 1 :]) for name in names if name]
 
 
 def _builtin_texts(name: str, args: tuple[str, ...]) -> list[str]:

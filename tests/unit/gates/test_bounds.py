@@ -159,6 +159,23 @@ def test_no_word_that_xargs_is_given_is_dropped(text: str) -> None:
     assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
+@pytest.mark.parametrize("many", [40, 2000])
+@pytest.mark.parametrize(
+    ("before", "each", "last", "after"),
+    [
+        ("python - <<'end'\nimport os\n", "x = 'a{}'\n", "os.system('rm -rf /')\n", "end"),
+        ("ed x <<'end'\n", "!ls a{}\n", "!rm -rf /\n", "end"),
+        ("vi x <<'end'\n", ":!ls a{}\n", ":!rm -rf /\n", "end"),
+        ("make -f - <<'end'\na:\n", "\tls a{}\n", "\trm -rf /\n", "end"),
+        ("crontab - <<'end'\n", "0 0 * * * ls a{}\n", "0 0 * * * rm -rf /\n", "end"),
+    ],
+)
+def test_no_line_of_a_program_text_is_dropped(before: str, each: str, last: str, after: str, many: int) -> None:
+    """Only the first 16 lines or 32 string literals were looked at."""
+    text = before + "".join(each.format(number) for number in range(many)) + last + after
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
+
+
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
