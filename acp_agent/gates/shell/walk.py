@@ -19,8 +19,11 @@ _DECLARERS = frozenset(("declare", "typeset", "local"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 
-MAX_FED_TEXT = 16 * 1024
-"""The most characters of printed text that are kept, in case a shell reads them."""
+MAX_FED_TEXT = 256 * 1024
+"""The most characters of printed text that are kept, in case a shell reads them. A reader of more counts as unread."""
+
+MAX_PIPED = 4 * MAX_FED_TEXT
+"""The most characters that all commands of a text read from pipes. A text whose commands read more counts as unread."""
 
 MAX_VALUE = 1024
 """The most characters of a variable's value that are kept."""
@@ -59,6 +62,8 @@ class Guesses:
     arguments   the values of `$1`, `$2`, …
     fed         the text printed so far, which may be piped into a shell
     unread      why not every value was followed; empty if every one was
+    cut         whether more was printed than is kept
+    piped       the number of characters that were read from pipes
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -67,6 +72,8 @@ class Guesses:
     arguments: tuple[str, ...] = ()
     fed: str = ""
     unread: str = ""
+    cut: bool = False
+    piped: int = 0
 
     def learn(self, name: str, values: list[str]) -> None:
         """Note that a variable was set to one of these values. Without values nothing changes."""
@@ -112,7 +119,16 @@ class Guesses:
 
     def feed(self, text: str) -> None:
         """Note that a text was printed."""
-        self.fed = f"{self.fed}\n{text}"[-MAX_FED_TEXT:]
+        fed = f"{self.fed}\n{text}"
+        self.fed, self.cut = fed[-MAX_FED_TEXT:], self.cut or len(fed) > MAX_FED_TEXT
+
+    def read_fed(self) -> str:
+        """Return the text printed so far, for a command or a file that receives it."""
+        self.piped += len(self.fed)
+        if self.cut or self.piped > MAX_PIPED:
+            self.unread = "pipes too much text"
+            return ""
+        return self.fed
 
     def forget_fed_after(self, fed: str) -> None:
         """Restore an earlier value of `fed`, because the output of an inner command is not the outer one's."""
@@ -128,7 +144,7 @@ class Guesses:
             words = args[2:] if args[0] == "-v" else args[1:]
             self.learn(variable, [_filled(words), "".join(words[1:]), *words])
         elif name in _READERS_OF_INPUT:
-            text = stdin or self.fed
+            text = stdin or self.read_fed()
             words = dict.fromkeys(value[:MAX_VALUE] for value in (text.strip(), *text.split()))
             values = [*words][: MAX_VALUES + 1]  # one too many marks the text as unread
             for word in args:
@@ -142,7 +158,7 @@ class Guesses:
         if not self.known:
             return
         if candidate.joined == "|" and not candidate.stdin:
-            candidate.stdin = self.fed
+            candidate.stdin = self.read_fed()
         argv = self.words(*candidate.words)
         name = argv[0].rpartition("/")[2] if argv else ""
         if name in _PRINTERS:
@@ -158,10 +174,10 @@ class Guesses:
             self.unset(*argv[1:])
         if name in _COPIERS and len(argv) > 2 and (copied := self.files.get(argv[-2].removeprefix("./"))):
             self.files[argv[-1].removeprefix("./")] = copied
-        written = candidate.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
+        targets = [each.target for each in candidate.redirections if each.writes]
+        targets += [word for word in argv[1:] if name == "tee"]
+        written = candidate.stdin if name in _PASSING else self.read_fed() if targets and name in _PRINTERS else ""
         if written:
-            targets = [each.target for each in candidate.redirections if each.writes]
-            targets += [word for word in argv[1:] if name == "tee"]
             self.files.update(dict.fromkeys((target.removeprefix("./") for target in targets), written))
 
 

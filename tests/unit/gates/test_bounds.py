@@ -176,6 +176,23 @@ def test_no_line_of_a_program_text_is_dropped(before: str, each: str, last: str,
     assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
+@pytest.mark.parametrize("size", [10_000, 100_000])
+@pytest.mark.parametrize(
+    ("first", "reader"), [("/", "xargs rm -rf"), ("'rm -rf /;'", "sh"), ("'rm -rf /;'", "tee x; sh x")]
+)
+def test_the_beginning_of_what_a_command_is_fed_is_not_dropped(first: str, reader: str, size: int) -> None:
+    """Only the last 16 KB were looked at."""
+    text = f"{{ echo {first}; echo {'a ' * size}; }} | {reader}"
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
+
+
+def test_more_text_than_is_kept_is_refused_only_where_it_is_read() -> None:
+    """Variables may print more than a line holds."""
+    printed = f"x={'a' * 1000}; echo / {'$x ' * 600}"
+    assert isinstance(judge(ShellText(f"{printed} | xargs rm -rf"), BlocklistPolicy()), Deny)
+    assert not isinstance(judge(ShellText(printed), BlocklistPolicy()), Deny)
+
+
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
