@@ -65,6 +65,7 @@ class Shop:
         self.lists = ModelLists(os.environ, lambda: None)
         self.gate_memories = GateMemories()
         self.look_threads = None
+        self.sandboxes = set[Any]()
         self.run_slots = RunSlots()
         self.title_slot = anyio.Semaphore(1)
         self.quiet = IdleWaiter(tuple[TurnSlot, ...])

@@ -17,6 +17,13 @@ from tests.unit.session.live_session import LiveSession, Shop
 pytestmark = pytest.mark.anyio
 
 
+class Sandbox:
+    """A sandbox that is only told apart from others, and what it was made from."""
+
+    def __init__(self, words: tuple[Any, ...]) -> None:
+        self.words = words
+
+
 class Noted:
     """Notes which of its methods were called, with what."""
 
@@ -169,7 +176,7 @@ async def test_a_sandbox_is_built_from_the_rules_and_none_if_they_cannot_be_read
     live: LiveSession, monkeypatch: pytest.MonkeyPatch
 ):
     factory = live.open().factory
-    monkeypatch.setattr(factories, "session_sandbox", lambda *given: given)
+    monkeypatch.setattr(factories, "session_sandbox", lambda *given: Sandbox(given))
     walls, made = object(), factory._sandbox
     settings = factory._loaded.settings
 
@@ -183,7 +190,8 @@ async def test_a_sandbox_is_built_from_the_rules_and_none_if_they_cannot_be_read
 
     rules(walls)
     sandbox: Any = made()
-    assert sandbox[:3] == (walls, settings, factory._warn)
+    assert sandbox.words[:3] == (walls, settings, factory._warn)
+    assert factory._process.sandboxes == {sandbox}, "whose folders are removed at the end"
     for nothing in (None, ConfigError("", "", "", "x")):
         rules(nothing)
         assert made() is None
