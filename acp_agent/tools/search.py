@@ -9,15 +9,13 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
-from acp_agent.text import NOTE_SIZE, counted, title, visible
+from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
 
 _MOST_CONTEXT = 20
 _GAP = "--"
 _KB = 1024
 _MOST_NAMED = 3
-_COUNTED = 10_000
-"""Missing characters of a line that are counted. A line comes without what stands behind its first 64 KiB."""
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
 _NOT_AS_WINDOWS = "[files in Windows-1252 match such characters only if path names the file]"
@@ -116,22 +114,11 @@ class Grep(Tool[GrepParams]):
                 yield visible(relative(match.path, base))
             elif query.around() != (0, 0) and match.line != last.line + 1:
                 yield _GAP
-            yield f"{match.line}{':' if match.matched else '-'}{_around(match, self._max_line_chars)}"
+            yield f"{match.line}{':' if match.matched else '-'}{cut(match.text, self._max_line_chars)}"
             last = match
         shown = sum(match.matched for match in found.matches)
         where = f" in {'1 file' if found.files == 1 else f'{found.files:,} files'}"
         yield _total(shown, found.total, query.offset, "match", "matches", capped=found.capped, where=where)
-
-
-def _around(match: GrepMatch, limit: int) -> str:
-    """Return a line, or of a long one the part where its match begins."""
-    text, column = match.text, match.column
-    start = 0 if column is None or column <= limit * 3 // 4 else column - limit // 4
-    if len(text) <= limit + NOTE_SIZE:
-        return text
-    before = f"[{start} characters] …" if start else ""
-    elsewhere = " [the match is further on: `grep -o` in bash shows it]" if column is None else ""
-    return f"{before}{cut(text[start:], limit, _COUNTED)}{elsewhere}"
 
 
 def _files(found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:

@@ -385,18 +385,6 @@ async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_as
     assert "1:" not in await disk.run("grep", pattern="KEY", glob="[.]env")
 
 
-async def test_of_a_long_line_the_part_with_the_match_is_shown(tmp_path):
-    (tmp_path / "min.js").write_text("ä;" * 5000 + 'VERSION="1.2.3";' + "b;" * 40_000 + 'LAST="9"')
-    disk = Disk(tmp_path, ToolLimits(match_chars=40))
-
-    assert await disk.run("grep", pattern="version", path="min.js", case_sensitive=False) == (
-        f'min.js\n1:[9990 characters] …{"ä;" * 5}VERSION="1.2.3";{"b;" * 7}… [over 10000 more characters]\n'
-        "[1 match in 1 file]"
-    )
-    far = await disk.run("grep", pattern="LAST=", glob="*.js")
-    assert "… [over 10000 more characters] [the match is further on: `grep -o` in bash shows it]\n" in far
-
-
 @each_row(
     "glob, path, subject, found",
     [
