@@ -66,15 +66,8 @@ def connection_lost(server: str, reason: str) -> ToolError:
     return ToolError(ToolErrorCategory.NETWORK_ERROR, message, "Do without its tools for now.")
 
 
-FORGOTTEN: Final = "the server has forgotten the session"
-"""Why a connection over HTTP is lost if the server no longer knows the session. It has refused the request."""
-
-
 def lost_in_call(server: str, reason: str) -> ToolError:
     """Return the error for a call during which the connection was lost. `reason` is in our own words."""
-    if reason == FORGOTTEN:
-        message = f"MCP server {server} has forgotten the session, so the call did not run"
-        return ToolError(ToolErrorCategory.NETWORK_ERROR, message, "Call the tool again. The server is connected anew.")
     message = f"MCP server {server} was lost during the call: {reason}; the call may have had effects"
     return ToolError(ToolErrorCategory.NETWORK_ERROR, message, "Check what it did before you repeat it.")
 

@@ -27,7 +27,6 @@ from acp_agent.mcp.channel import (
     Sleep,
     SseSplitter,
 )
-from acp_agent.mcp.connection import FORGOTTEN
 from acp_agent.net.connection import Dial, McpHttpClient, McpResponse
 from acp_agent.net.hosts import Resolve
 from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
@@ -115,7 +114,7 @@ class HttpTransport:
         async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
             error = answer.failure()
             if answer.status == 404 and self._session:
-                channel.mark_lost(FORGOTTEN)
+                channel.mark_lost("the server has forgotten the session")
             if request.method == "initialize" and error is None:
                 name = answer.headers.get(_SESSION, "")
                 if name and len(name) <= 1024 and name.isascii() and name.isprintable() and " " not in name:
@@ -127,7 +126,7 @@ class HttpTransport:
             else:
                 body, unaddressed = _addressed(await answer.body(MESSAGE_LIMIT), request.id)
                 if unaddressed and answer.status == 400 and self._session and _UNKNOWN_SESSION.search(body):
-                    channel.mark_lost(FORGOTTEN)
+                    channel.mark_lost("the server has forgotten the session")
                 await channel.receive(body)
         if not channel.is_pending(item):
             return None
@@ -141,7 +140,7 @@ class HttpTransport:
             with anyio.move_on_after(_NOTICE_TIMEOUT), suppress(ToolError, Refused):
                 async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
                     if answer.status == 404 and self._session:
-                        channel.mark_lost(FORGOTTEN)
+                        channel.mark_lost("the server has forgotten the session")
         finally:
             self._notices -= 1
 
