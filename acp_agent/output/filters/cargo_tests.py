@@ -233,11 +233,16 @@ _GOOD = {"PASS", "SLOW", "LEAK", "SKIP", "START", "SETUP PASS", "RETRY", "DELAY"
 
 
 class Nextest:
-    """A reader of the lines of nextest. `_failure` is the failure whose output may follow."""
+    """A reader of the lines of nextest.
+
+    _failure    the failure whose output may follow
+    _repeated   the line of a failure that was reported before, whose output may follow only now
+    """
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
+        self._repeated = ""
         self._in_output = False
         self._reported: set[str] = set()
 
@@ -291,6 +296,8 @@ class Nextest:
         elif test not in self._reported or word.startswith("TRY"):
             self._reported.add(test)
             self._failure = [line]
+        else:
+            self._repeated = line
         return True
 
     def _output_begins(self, line: str) -> bool:
@@ -302,14 +309,22 @@ class Nextest:
             return True
         if _NEW_OUTPUT.match(line):
             self._in_output = True
+            if self._repeated and not self._failure:
+                self._failure = [self._repeated]
             return True
         return False
 
     def _of_output(self, line: str) -> bool:
-        """Take a line of a failing test's output, without the lines of the harness. Return whether it was one."""
+        """Take a line of a test's output. Return whether it was one.
+
+        Left out are the lines of the harness and the output of tests that passed.
+        """
         if not self._in_output or _RULE.match(line) or _START.match(line):
             return not line.strip() and bool(self._failure)
         bare = line.strip()
+        if not self._failure:
+            self._parsed.mark(cut=True)
+            return True
         if _HARNESS.match(line) or (bare and self._failure[0].endswith(f" {bare}")):
             return True
         if not bare and not self._failure[-1].strip():
@@ -320,7 +335,7 @@ class Nextest:
     def _close(self, *, in_output: bool = False) -> None:
         if self._failure:
             self._parsed.fail(self._failure, _said(self._failure))
-        self._failure, self._in_output = [], in_output
+        self._failure, self._repeated, self._in_output = [], "", in_output
 
 
 NEXTEST = Format(words=("nextest",), signs=("Summary [",), parse=lambda lines: Nextest().parse(lines))

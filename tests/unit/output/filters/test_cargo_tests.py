@@ -148,6 +148,46 @@ def test_a_nextest_run_that_passes_is_two_lines():
     assert text.count("\n") == 2
 
 
+NEXTEST_OUTPUT = """\
+    Starting 2 tests across 1 binary
+        PASS [   0.004s] ledger tests::adds
+  stdout ───
+
+    running 1 test
+    two and two
+    test tests::adds ... ok
+
+        FAIL [   0.005s] ledger tests::divides
+{failed}────────────
+     Summary [   0.009s] 2 tests run: 1 passed, 1 failed, 0 skipped
+        FAIL [   0.005s] ledger tests::divides
+{failed}error: test run failed
+"""
+PANIC = """\
+  stderr ───
+
+    thread 'tests::divides' panicked at src/lib.rs:9:5:
+    attempt to divide by zero
+
+"""
+
+
+def test_nextest_leaves_the_output_of_passing_tests_out():
+    text = NEXTEST_OUTPUT.format(failed="")
+    result = SUMMARY.apply(text, CommandRun("cargo nextest run --success-output immediate", (), 100))
+    assert "two and two" not in result.text
+    assert "FAIL [   0.005s] ledger tests::divides\n" in result.text
+    assert result.confidence is Confidence.PARTIAL
+
+
+def test_nextest_keeps_the_output_of_a_failure_that_stands_below_its_name_at_the_end():
+    immediate, _, end = NEXTEST_OUTPUT.partition("{failed}")
+    text = immediate + end.format(failed=PANIC)
+    result = SUMMARY.apply(text, CommandRun("cargo nextest run --failure-output final", (), 100)).text
+    assert "panicked at src/lib.rs:9:5:\n    attempt to divide by zero\n" in result
+    assert "two and two" not in result
+
+
 @each_row("text", ["", "\n", "hello\n", "running 3 laps\n", "test of nothing ... ok\n", "Tests: none passed\n"])
 def test_text_without_a_test_run_is_given_back_unchanged(text: str):
     result = SUMMARY.apply(text, CommandRun("cargo test", ("cargo test",), 0))
