@@ -102,16 +102,15 @@ class RunView:
 
     Updates wait between turns and while the user types.
 
-    said      what the agent said after its last tool call
     refused   whether a question of the turn was refused because nobody could be asked
     """
 
     def __init__(self, root: str, *, as_json: bool) -> None:
-        self.said = ""
         self.refused = False
         self.can_ask = not as_json and os.isatty(0) and sys.stdout.isatty()
         self._screen = None if as_json else Screen(sys.stdout, root)
         self._session = ""
+        self._said: list[str] = []  # what the agent said after its last tool call
         self._has_result = False  # whether the last line of --json was written
         self._is_unread = False
         self._waiting: list[RecordedFrame] | None = []
@@ -134,9 +133,9 @@ class RunView:
             return
         match text_at(frame.update, "sessionUpdate"):
             case "tool_call":
-                self.said = ""
+                self._said.clear()
             case "agent_message_chunk" if not notice_of(frame.update):
-                self.said += text_at(frame.update, "content", "text")
+                self._said.append(text_at(frame.update, "content", "text"))
             case _:
                 pass
         if self._screen is not None:
@@ -152,7 +151,8 @@ class RunView:
 
     def begin_turn(self) -> None:
         """Forget the turn before, and show updates."""
-        self.said, self.refused = "", False
+        self._said.clear()
+        self.refused = False
         if self._screen is not None:
             self._screen.begin()
         self._go_on()
@@ -180,7 +180,7 @@ class RunView:
             print(self._screen.summary(summary) if sys.stderr.isatty() else summary, file=sys.stderr, flush=True)
         elif once and not self._has_result:
             self._has_result = True
-            self._line(end.line(self._session, self.said.removeprefix("\n\n")))
+            self._line(end.line(self._session, "".join(self._said).removeprefix("\n\n")))
 
     def cancelled(self) -> None:
         """Write the result of `--json` before a Ctrl-C ends the process."""

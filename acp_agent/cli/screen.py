@@ -70,7 +70,7 @@ class Screen:
         self._above = 0  # the column where the unfinished message above the status line continues; 0 without one
         self._in_terminal: dict[str, str] = {}  # the terminals of tool calls whose output is shown live
         self._printing = ""  # the call whose output was drawn last
-        self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
+        self._partial: dict[str, str] = {}  # what is drawn of the unfinished last line of each terminal
 
     def heading(self, text: str) -> None:
         """Draw a heading."""
@@ -162,9 +162,10 @@ class Screen:
 
     def terminal_output(self, terminal_id: str, text: str) -> None:
         """Draw the output of a terminal line by line. Only the text after a line's last carriage return is drawn."""
-        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + text).split("\n")
+        *lines, last = (self._partial.get(terminal_id, "") + text).split("\n")
+        self._partial[terminal_id] = _last_drawn(last) + ("\r" if last.endswith("\r") else "")
         for line in lines:
-            self._bar(plain(line.rstrip("\r").rpartition("\r")[2]))
+            self._bar(plain(_last_drawn(line)))
 
     def question(self, params: JsonObject, chosen: str) -> None:
         """Draw a whole permission question. `chosen` is the id of the chosen option, or "" before the answer."""
@@ -184,9 +185,8 @@ class Screen:
         for line in lines:
             is_inside = is_inside is not (line == fence)
             is_repeated = is_inside and line == title  # the question repeats the command for editors without titles
-            if (
-                line != fence and not is_repeated and (line or is_inside)
-            ):  # blank lines outside of the fence separate Markdown's paragraphs
+            # Blank lines outside of the fence separate Markdown's paragraphs.
+            if line != fence and not is_repeated and (line or is_inside):
                 self._wrapped(self._paint("    │ ", DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
@@ -381,6 +381,11 @@ class Screen:
 
     def _paint(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style else text
+
+
+def _last_drawn(line: str) -> str:
+    """Return what a progress line showed last: the text after the last carriage return that has text behind it."""
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _lines_of(texts: list[str]) -> list[str]:

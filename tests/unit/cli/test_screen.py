@@ -13,6 +13,7 @@ from acp_agent.cli.agent_process import Direction, RecordedFrame
 from acp_agent.cli.paragraph import Paragraph, columns_of
 from acp_agent.cli.screen import Screen
 from tests.fakes.drawn_terminal import DrawnTerminal
+from tests.rows import each_row
 
 HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"
 
@@ -436,6 +437,30 @@ def test_the_output_of_a_command_is_drawn_as_it_comes_and_not_again_at_the_end()
     lines = seen(command("1", "make"), printed("one\ntw"), printed("o\n10%\r20%\n"), printed("end"), ended("1", "x"))
     bars = "    │ one\n    │ two\n    │ 20%\n    │ end\n"
     assert lines == f"\n  ● bash  make\n{bars}  ✔ bash  make  0 ms\n"
+
+
+def test_a_line_that_is_drawn_over_and_over_costs_what_its_updates_cost():
+    out = io.StringIO()
+    screen = Screen(out, "/p")
+    for at in range(100_000):  # keeping them all would copy 100 GB
+        screen.terminal_output("t", f"\r{at} of 100000 files")
+    screen.terminal_output("t", "\r\n")
+    assert out.getvalue() == "    │ 99999 of 100000 files\n"
+
+
+@each_row(
+    "pieces, drawn",
+    [
+        (("a\r", "\n"), "a"), (("a\r", "b\n"), "b"), (("a\r\r", "\n"), "a"), (("a\rb", "c\r", "\r\n"), "bc"),
+        (("\r", "\n"), ""),
+    ],
+)  # fmt: skip
+def test_what_stands_after_the_last_carriage_return_of_a_line_is_drawn(pieces: tuple[str, ...], drawn: str):
+    out = io.StringIO()
+    screen = Screen(out, "/p")
+    for piece in pieces:
+        screen.terminal_output("t", piece)
+    assert out.getvalue() == f"    │ {drawn}\n"
 
 
 def test_where_a_command_ran_stands_behind_its_end_and_not_in_its_output():
