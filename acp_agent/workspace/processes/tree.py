@@ -308,12 +308,19 @@ class ProcessTree:
 
     @property
     def surely_ended(self) -> bool:
-        """Whether every process of this machine was there before the command, so that nothing of it can live.
+        """Whether every living process of this machine was there before the command, so that nothing of it can live.
 
         This is faster than `living`. It is False if any other process began meanwhile, and where orphans become our
         children.
         """
-        return not self._subreaper and self._before.issuperset(self._table.pids())
+        if self._subreaper:
+            return False
+        new = {*self._table.pids()} - self._before
+        if any(status is not None and not status.zombie for status in map(self._table.status, new)):
+            return False
+        return (
+            not new or {*self._table.pids()} - self._before <= new
+        )  # one that ended just now may have started another
 
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.

@@ -197,25 +197,32 @@ def test_where_nothing_is_left_one_look_is_enough():
 
 
 class Listed(LinuxProcessTable):
-    """The real table, with a list of processes that a test sets."""
+    """The real table, with the lists of processes that a test sets. The last one stays."""
 
-    def __init__(self, pids: list[int]) -> None:
+    def __init__(self, *listed: list[int]) -> None:
         super().__init__()
-        self.listed = pids
+        self.listed = [*listed]
 
     def pids(self) -> list[int]:
-        return self.listed
+        return self.listed.pop(0) if len(self.listed) > 1 else self.listed[0]
 
 
 @linux_only
-def test_a_command_elsewhere_has_surely_ended_only_where_no_process_is_new():
-    table = Listed([1, 2])
-    tree = ProcessTree(table=table, elsewhere=True)
-    answers = list[bool]()
-    for pids in ([1, 2], [2], [1, 2, 3]):
-        table.listed = pids
-        answers.append(tree.surely_ended)
-    assert answers == [True, True, False]
+def test_a_command_elsewhere_has_surely_ended_only_where_no_living_process_is_new():
+    living, gone = os.getpid(), 2**22 + 1
+    with subprocess.Popen(["true"]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        for before, later, ended in (
+            ([1, 2], [[1, 2]], True),
+            ([1, 2], [[2]], True),
+            ([1, 2], [[1, 2, living]], False),
+            ([1, 2], [[1, 2, zombie.pid]], True),
+            ([1, 2], [[1, 2, gone], [1, 2]], True),
+            ([1, 2], [[1, 2, gone], [1, 2, living]], False),  # which `gone` has started
+            ([1, 2], [[1, zombie.pid], [1, living, zombie.pid]], False),
+        ):
+            tree = ProcessTree(table=Listed(before, *later), elsewhere=True)
+            assert tree.surely_ended is ended, later
     with subreaper(on=True):
         assert not ProcessTree(table=Listed([])).surely_ended
 
