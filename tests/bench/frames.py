@@ -1,8 +1,9 @@
 """`python -m tests.bench.frames [--show]`: how much of our code stands between a prompt and the command it starts.
 
-An agent under `sys.setprofile` plays three turns of one `bash` call each. It prints the functions of acp_agent that
-wait for each other when the first turn starts the shell, from the handling of `session/prompt` on; the files they are
-in; how often shell syntax was parsed by then; and how many functions of acp_agent each turn and its tool call entered.
+An agent under `sys.setprofile` plays four turns of one `bash` call each. The second one makes the session hold its
+walls, so the third is the first warm one. It prints the functions of acp_agent that wait for each other when the first
+turn starts the shell, from the handling of `session/prompt` on; the files they are in; how often shell syntax was
+parsed by then; and how many functions of acp_agent each turn and its tool call entered.
 """
 
 import argparse
@@ -29,7 +30,12 @@ REPORT = "ACP_AGENT_BENCH_REPORT"
 MARK = "marked-command"
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 """They are no functions: from Python 3.12 on they have no frame of their own."""
-COMMANDS = {"cold": f"echo first-{MARK}", "warm": f"echo second-{MARK}", "piped": f"echo 'third-{MARK}' | cat"}
+COMMANDS = {
+    "cold": f"echo first-{MARK}",
+    "holding": f"echo second-{MARK}",
+    "warm": f"echo third-{MARK}",
+    "piped": f"echo 'fourth-{MARK}' | cat",
+}
 """The command of each prompt. Only the last one needs the parser: plain words are read without it."""
 _DONE = {"text": ["done"]}
 
@@ -204,7 +210,7 @@ def rows(cold: dict[str, Any], warm: dict[str, Any], piped: dict[str, Any]) -> l
         ("parses of a pipeline until it starts", piped["parses"], 1),
         ("functions that the first turn enters", len(cold["turn"]), None),
         ("  its tool call", len(cold["call"]), None),
-        ("functions that the second turn enters", len(warm["turn"]), None),
+        ("functions that the third turn enters", len(warm["turn"]), None),
         ("  its tool call", len(warm["call"]), 400),
     ]
 
@@ -212,7 +218,7 @@ def rows(cold: dict[str, Any], warm: dict[str, Any], piped: dict[str, Any]) -> l
 def main() -> None:
     """Print the table, or be the profiled agent."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.frames", description=__doc__)
-    parser.add_argument("--show", action="store_true", help="name the frames, and the functions of the second call")
+    parser.add_argument("--show", action="store_true", help="name the frames, and the functions of the third call")
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.agent:
@@ -221,12 +227,12 @@ def main() -> None:
         from acp_agent.__main__ import main as serve  # noqa: PLC0415 - behind the probe
 
         sys.exit(serve())
-    cold, warm, piped = profile()
+    cold, _, warm, piped = profile()
     for what, number, most in rows(cold, warm, piped):
         aim = "" if most is None else f"at most {most:<4} {'ok' if number <= most else 'over'}"
         print(f"{what:<42} {number:>5}   {aim}".rstrip())
     if args.show:
-        print("\nframes:", *cold["chain"], "\nfunctions of the second call:", *warm["call"], sep="\n  ")
+        print("\nframes:", *cold["chain"], "\nfunctions of the third call:", *warm["call"], sep="\n  ")
 
 
 if __name__ == "__main__":

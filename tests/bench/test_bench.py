@@ -82,7 +82,7 @@ def test_what_must_not_grow_is_measured():
 
 
 def test_the_frames_between_a_prompt_and_its_process_are_counted():
-    cold, warm, piped = frames.profile(rest=sized(0.1, 0.3))
+    cold, _, warm, piped = frames.profile(rest=sized(0.1, 0.3))
     assert cold["chain"][0].startswith("protocol/peer.py:")
     assert cold["chain"][-1].startswith("workspace/")
     assert len(cold["chain"]) == len(warm["chain"])

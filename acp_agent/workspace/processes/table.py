@@ -291,7 +291,7 @@ class CommandLimits:
             return f"it had more than {self.processes} processes; run fewer at a time"
         if not full:
             return ""
-        used = sum(_resident(f"{own}/{pid}") for pid in pids) + _in_files(f"/proc/{first}/root/dev")
+        used = sum(_resident(f"{own}/{pid}") for pid in pids) + _in_files(f"/proc/{first}/root/dev/shm")
         return f"it used {used >> 20} MiB, and memory ran out; use less at a time" if used > total * self.large else ""
 
 

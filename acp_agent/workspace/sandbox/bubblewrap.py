@@ -16,8 +16,9 @@ import stat
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -31,12 +32,15 @@ from acp_agent.workspace.sandbox.seccomp import filter_program
 from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
-_NEEDED = 5.0  # seconds that a trial or the holder of a network may take
+_NEEDED = 5.0  # seconds that a trial or a holder may take
+_MOST_HELD = 2  # walls that are kept: those of commands that only read, and those of others
+_STARTED = 60.0  # seconds after which a command that was to start has started
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _SOMEBODY = "1000"  # the user ID within the sandbox where the agent runs as root
 _NO_FILE = "/dev/null"
 _SYSTEM_BASH = ("/usr/bin/bash", "/bin/bash")
-_SETTINGS = "/proc/sys"  # root may write there without capabilities. bubblewrap itself covers more of /proc
+_SETTINGS = "/proc/sys"  # root may write there without capabilities
+_FOR_ROOT = ("/proc/bus", "/proc/irq", "/proc/sysrq-trigger")  # likewise. bubblewrap covers these itself beside --dev
 _LISTEN = """
 import socket
 made = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -55,6 +59,7 @@ _NO_RETRIES = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 _Mounts = Mapping[str, Sequence[str]]
 """By the path of a mount: bubblewrap's option for it and, unless it is a new file system, its source."""
 _ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of mountinfo
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on many systems, links to folders in /usr
 # The kernel counts the processes of each namespace for itself, so the limit is set within. It does not count those of
 # root. When memory runs out, it first ends processes with a high score. In dash, the option -u is called -p.
@@ -86,12 +91,16 @@ def bubblewrap() -> str:
         return ""
     # It is the first process of its namespace, so no process outlives it.
     trial = [found, *_NAMESPACES, "--as-pid-1", "--unshare-net", "--ro-bind", "/", "/"]
-    trial += ["--proc", "/proc", "--dev", "/dev", "true"]
+    return found if _succeeds([*trial, "--proc", "/proc", "--dev", "/dev", "true"]) and _nsenter() else ""
+
+
+def _succeeds(trial: Sequence[str]) -> bool:
+    """Run a program, and return whether it ends well in time."""
     try:
         tried = subprocess.run(trial, capture_output=True, check=False, timeout=_NEEDED, env={"PATH": _SYSTEM_PATH})
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found if tried.returncode == 0 and _nsenter() else ""
+        return False
+    return tried.returncode == 0
 
 
 @cache
@@ -115,28 +124,6 @@ def trusted_bash(environment: Mapping[str, str]) -> str:
     return found if found in _SYSTEM_BASH and not prepared else ""
 
 
-def _network_builder(reading: int, writing: int) -> "subprocess.Popen[bytes]":
-    """Start bubblewrap with a network of its own, and `cat` in it. It writes what it has made to a pipe."""
-    words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
-    words += ["--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/", "--info-fd", str(writing), "--", "cat"]
-    return subprocess.Popen(
-        words,
-        # It ends when this end is closed, however this process dies. --die-with-parent would end it with
-        # the thread that starts it.
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        # bubblewrap's first process writes to the pipe and then lets its second one run. If the first died
-        # in between, the second would wait for ever. So the first keeps a reader of the pipe, which spares
-        # it SIGPIPE when this process dies.
-        pass_fds=[reading, writing],
-        env={"PATH": _SYSTEM_PATH},
-        cwd="/",
-        start_new_session=True,
-    )
-
-
 def _next_bytes(pipe: int, until: float) -> bytes:
     """Return the next bytes of a pipe; none at its end, or if none come in time."""
     poll = select.poll()
@@ -153,20 +140,19 @@ def _ends(process: "subprocess.Popen[bytes]") -> bool:
     return True
 
 
-class SessionNetwork:
-    """A network without any host but this one, for the commands of one session. It lasts until `close`.
+class _Holder:
+    """A process that holds namespaces until `close`: `cat`, within what bubblewrap has built.
 
-    Commands can be started in it while it is open. Raises OSError if it cannot be made.
+    Raises OSError if it cannot be made.
 
-    words   the words that start a command in it
-    end     its `poll(0)` returns something once the process that holds the network was killed
+    words    the words that start bubblewrap, without the program that it runs
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: Sequence[str]) -> None:
         reading, writing = os.pipe()
         with open(reading, "rb") as told:
             try:
-                builder = _network_builder(reading, writing)
+                builder = _holder_builder(words, reading, writing)
             finally:
                 os.close(writing)
             claim(builder.pid)
@@ -175,14 +161,14 @@ class SessionNetwork:
                 answer += part
         assert builder.stdin is not None
         assert builder.stdout is not None
-        self._holder, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
+        self._process, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
         with suppress(ValueError, KeyError, OSError):
-            self._holder = int(json.loads(answer)["child-pid"])
-            claim(self._holder)
+            self._process = int(json.loads(answer)["child-pid"])
+            claim(self._process)
             builder.stdin.write(b".")
-            ready = _next_bytes(builder.stdout.fileno(), until)  # from then on its user is mapped, and others may enter
+            ready = _next_bytes(builder.stdout.fileno(), until)  # from then on all is built, and others may enter
         if ready:
-            restore_limits(self._holder)
+            restore_limits(self._process)
             builder.kill()  # it would only wait for the holder, and takes more memory
         else:
             self.close()
@@ -191,11 +177,59 @@ class SessionNetwork:
             _ends(builder)
         release(builder.pid)
         if not ready:
-            raise OSError("bubblewrap made no network")
-        spaces = f"/proc/{self._holder}/ns"
+            raise OSError("bubblewrap could not build namespaces that last")
+        self.told = self._pipes[1].fileno()
+        self.proc = f"/proc/{self._process}"
+
+    def close(self) -> None:
+        """End the process. Commands that still run in its namespaces keep them."""
+        told, answers = self._pipes
+        told.close()
+        end = select.poll()
+        end.register(answers, 0)  # only its end counts
+        if end.poll(_NEEDED * 1000) and self._process:
+            with suppress(ChildProcessError):  # orphans do not become our children
+                os.waitpid(self._process, 0)
+            release(self._process)
+        answers.close()
+
+
+def _holder_builder(words: Sequence[str], reading: int, writing: int) -> "subprocess.Popen[bytes]":
+    """Start bubblewrap, and `cat` in it. It writes what it has made to a pipe."""
+    return subprocess.Popen(
+        [*words, "--info-fd", str(writing), "--", "cat"],
+        # It ends when this end is closed, however this process dies. --die-with-parent would end it with
+        # the thread that starts it.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        # bubblewrap's first process writes to the pipe and then lets its second one run. If the first died
+        # in between, the second would wait for ever. So the first keeps a reader of the pipe, which spares
+        # it SIGPIPE when this process dies.
+        pass_fds=[reading, writing],
+        env={"PATH": _SYSTEM_PATH},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+class SessionNetwork:
+    """A network without any host but this one, for the commands of one session. It lasts until `close`.
+
+    Commands can be started in it while it is open. Raises OSError if it cannot be made.
+
+    enter   the words that start a command in it. Options of nsenter, or `--` and the command, follow
+    end     its `poll(0)` returns something once the process that holds the network was killed
+    """
+
+    def __init__(self) -> None:
+        words = [bubblewrap(), "--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
+        self._holder = _Holder([*words, "--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/"])
         self.end = select.poll()
-        self.end.register(self._pipes[1], 0)  # tells only the end
-        self.words = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials", "--")
+        self.end.register(self._holder.told, 0)  # tells only the end
+        spaces = f"{self._holder.proc}/ns"
+        self.enter = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials")
 
     def listener(self) -> socket.socket:
         """Return a socket that listens on 127.0.0.1 in this network. Raises OSError.
@@ -204,7 +238,7 @@ class SessionNetwork:
         """
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            command = [*self.words, sys.executable, "-I", "-S", "-c", _LISTEN]
+            command = [*self.enter, "--", sys.executable, "-I", "-S", "-c", _LISTEN]
             try:
                 subprocess.run(
                     command,
@@ -224,15 +258,70 @@ class SessionNetwork:
 
     def close(self) -> None:
         """End the network. Commands that still run in it keep it."""
-        told, answers = self._pipes
-        told.close()
-        end = select.poll()
-        end.register(answers, 0)  # only its end counts
-        if end.poll(_NEEDED * 1000) and self._holder:
-            with suppress(ChildProcessError):  # orphans do not become our children
-                os.waitpid(self._holder, 0)
-            release(self._holder)
-        answers.close()
+        self._holder.close()
+
+
+class HeldWalls:
+    """Walls that are built once and copied for each command, which takes half of the time. They last until `close`.
+
+    In its copy a command has its own processes, /proc and /dev/shm. Raises OSError if walls cannot be held here.
+
+    words    the words that start a command in a copy. Further options of bubblewrap, or `--` and the command, follow
+    places   the mounts that the command looks for
+    """
+
+    def __init__(self, network: SessionNetwork, mounts: _Mounts, hidden: Sequence[str], user: Sequence[str]) -> None:
+        outside = {path: how for path, how in mounts.items() if path not in _OF_THE_KERNEL}
+        if any(is_below(path, "/dev") for path in outside):
+            raise OSError("a copy has a /dev of its own")
+        self._paths = [*{*outside, *(how[-1] for how in outside.values() if len(how) > 1)}]
+        # bubblewrap needs a /proc that shows the process which runs it. The one of a command covers it.
+        held = {"/proc": ("--bind", "/proc"), "/dev": ("--dev",), **outside}
+        building = [bubblewrap(), "--cap-drop", "ALL", *_mount_words(held, (*hidden, "/dev"))]
+        with ExitStack() as opened:
+            self._changes = select.poll()
+            self._watch("/proc/self/mountinfo", opened)
+            self._identities = [*map(_identity, self._paths)]
+            self.places = _places(mounts)
+            holder = _Holder([*network.enter, "--", *building])
+            opened.callback(holder.close)
+            self._changes.register(holder.told, 0)
+            self._watch(f"{holder.proc}/mountinfo", opened)
+            enter = (*network.enter, f"--mount={holder.proc}/ns/mnt", "--", bubblewrap(), *_NAMESPACES, *user)
+            kernel = [word for path in _of_the_kernel() for word in ("--ro-bind-try", path, path)]
+            own = ("--tmpfs", _SHARED_MEMORY, "--proc", "/proc", *kernel)
+            self.words = (*enter, "--cap-drop", "ALL", "--dev-bind", "/", "/", *own)
+            if not _succeeds([*self.words, "--", "true"]):
+                raise OSError("no command can enter walls that are held")
+            self._opened = opened.pop_all()
+
+    def _watch(self, table: str, opened: ExitStack) -> None:
+        """Let `stand` see changes of a table of mounts. See proc(5)."""
+        number = os.open(table, os.O_RDONLY | os.O_CLOEXEC)
+        opened.callback(os.close, number)
+        self._changes.register(number, select.POLLPRI)
+
+    def stand(self) -> bool:
+        """Return whether no mount has changed since they were built, and all paths lead to the same files."""
+        return not self._changes.poll(0) and [*map(_identity, self._paths)] == self._identities
+
+    def close(self) -> None:
+        """End them. Commands that still run in a copy keep it."""
+        self._opened.close()
+
+
+def _of_the_kernel() -> Sequence[str]:
+    """Return what of a copy's /proc is read-only."""
+    return (_SETTINGS, *_FOR_ROOT) if os.geteuid() == 0 else (_SETTINGS,)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells the file at a path from others as long as it exists, or None. A mounted file exists."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class BubblewrapSandbox:
@@ -254,6 +343,9 @@ class BubblewrapSandbox:
         self._user = ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()  # no root, even for root
         self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
+        self._known: dict[Walls, HeldWalls | None] = {}  # of earlier commands, the last used at the end
+        self._left = deque[tuple[float, HeldWalls]]()  # since when they are out of use
+        self._may_hold = True
         program = filter_program(internet=True, namespaces=True)
         self._filters = program is not None
         with open(self._filter, "wb") as file:
@@ -266,8 +358,8 @@ class BubblewrapSandbox:
         try:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
-            mounts = self._mounts(walls)
-            started = (*self._words(cwd, walls, mounts, *descriptors), *_inside(mounts, command, self._bash))
+            words, places = self._built(walls)
+            started = (*words, *_beginning(cwd, *descriptors), *_inside(places, command, self._bash))
             # In a network of its own a command has its own local sockets without a path; in that of the machine, all.
             confine = close_nameless_sockets if walls.network is NetworkReach.ALL and _may_be_confined() else None
             yield Launch(started, tuple(descriptors), 1, variables=self._variables(walls), confine=confine)
@@ -281,38 +373,64 @@ class BubblewrapSandbox:
         If another machine runs the line, it says so and fails.
         """
         number = 9  # the most that every shell can redirect
-        mounts = self._mounts(walls)
-        words = self._words(cwd, walls, mounts, *([number] if self._filters else ()))
+        built, places = self._built(walls)
+        words = (*built, *_beginning(cwd, *([number] if self._filters else ())))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, *_inside(mounts, command, self._bash)])
+        run = shlex.join([*words, "--clearenv", *variables, *_inside(places, command, self._bash)])
         filtered = shlex.quote(self._filter)
         missing = f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}"
         return f"{missing}; export LC_ALL=C; exec {number}<{filtered} {run}"  # so that the programs load no locale
 
-    def _words(self, cwd: str, walls: Walls, mounts: _Mounts, filtering: int | None = None) -> list[str]:
-        """Return the words that build the walls. `filtering` is the descriptor of the filter of system calls."""
-        enter: tuple[str, ...] = ()
+    def _built(self, walls: Walls) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the words that build walls or copy held ones, and the mounts that the command looks for.
+
+        Raises OSError.
+        """
+        words = [bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
         if walls.network is NetworkReach.SESSION:
             if self._network is not None and self._network.end.poll(0):
                 self.close()
             self._network = self._network or SessionNetwork()
-            enter = self._network.words
-        words = [*enter, bubblewrap(), *_NAMESPACES, "--cap-drop", "ALL", *self._user]
-        if walls.network is NetworkReach.NONE:
+            held = self._held(walls, self._network)
+            if held is not None:
+                return held.words, held.places
+            words = [*self._network.enter, "--", *words]
+        elif walls.network is NetworkReach.NONE:
             words.append("--unshare-net")
-        for path, (how, *source) in mounts.items():
-            words += (how, *source, path)
-        for link in _LINKS:
-            if os.path.islink(link):
-                words += ["--symlink", os.readlink(link), link]
-        for path in filter(os.path.isdir, (*walls.hidden, "/")):
-            words += ("--remount-ro", path)
-        words += ["--chdir", cwd]
-        return words if filtering is None else [*words, "--seccomp", str(filtering)]
+        mounts = self._mounts(walls)
+        return (*words, *_mount_words(mounts, walls.hidden)), _places(mounts)
+
+    def _held(self, walls: Walls, network: SessionNetwork) -> HeldWalls | None:
+        """Return held walls, or None if a command is to build its own: the first with these walls, or after a change.
+
+        The second one holds them. Walls that are not used any more are kept for commands that have yet to start.
+        """
+        known = walls in self._known
+        held = self._known.pop(walls, None)
+        if held is not None and not held.stand():
+            self._leave(held)
+            held = None
+        elif known and held is None and self._may_hold:
+            try:
+                held = HeldWalls(network, self._mounts(walls), walls.hidden, self._user)
+            except OSError:
+                self._may_hold = False
+        self._known[walls] = held
+        if len(self._known) > _MOST_HELD:
+            oldest = self._known.pop(next(iter(self._known)))
+            if oldest is not None:
+                self._leave(oldest)
+        return held
+
+    def _leave(self, held: HeldWalls) -> None:
+        now = time.monotonic()
+        while self._left and now - self._left[0][0] > _STARTED:
+            self._left.popleft()[1].close()
+        self._left.append((now, held))
 
     def _variables(self, walls: Walls) -> dict[str, str]:
-        """Return the variables that tell programs which hosts they reach, once `_words` has made the network.
+        """Return the variables that tell programs which hosts they reach, once `_built` has made the network.
 
         Raises OSError.
         """
@@ -324,7 +442,11 @@ class BubblewrapSandbox:
         return _PROXY_VARIABLES | dict.fromkeys(_PROXY_NAMES, f"http://127.0.0.1:{self._proxy.port}")
 
     def close(self) -> None:
-        """End the session's network. The next command that needs one makes another."""
+        """End the session's network and the held walls. The next command that needs them makes others."""
+        for held in (*filter(None, self._known.values()), *(held for _, held in self._left)):
+            held.close()
+        self._known.clear()
+        self._left.clear()
         proxy, self._proxy = self._proxy, None
         if proxy is not None:
             proxy.close()
@@ -359,22 +481,38 @@ class _Mount(NamedTuple):
     kind: str
 
 
-def _inside(mounts: _Mounts, command: Sequence[str], bash: str) -> Sequence[str]:
-    """Return the words that check the mounts within the walls, set limits there, and run a command.
+def _mount_words(mounts: _Mounts, unchanged: Sequence[str]) -> list[str]:
+    """Return bubblewrap's words for mounts and links, and for the folders that become read-only when all are there."""
+    words = [word for path, (how, *source) in mounts.items() for word in (how, *source, path)]
+    for link in filter(os.path.islink, _LINKS):
+        words += ["--symlink", os.readlink(link), link]
+    for path in filter(os.path.isdir, (*unchanged, "/")):
+        words += ["--remount-ro", path]
+    return words
+
+
+def _beginning(cwd: str, filtering: int | None = None) -> list[str]:
+    """Return bubblewrap's words for where a command begins, and for the descriptor of its filter of system calls."""
+    return ["--chdir", cwd] if filtering is None else ["--chdir", cwd, "--seccomp", str(filtering)]
+
+
+def _places(mounts: _Mounts) -> Sequence[str]:
+    """Return how /proc/self/mountinfo lists mounts, without those of the kernel. Raises OSError."""
+    table = _mount_table()
+    return [*filter(None, (_place(path, how, table) for path, how in mounts.items() if path not in _OF_THE_KERNEL))]
+
+
+def _inside(places: Sequence[str], command: Sequence[str], bash: str) -> Sequence[str]:
+    """Return the words that look for the mounts within the walls, set limits there, and run a command.
 
     bash   the shell that does all of that if the command is a line for it; "" if none does
     """
-    table, places = _mount_table(), list[str]()
-    for path, how in mounts.items():
-        if path not in _OF_THE_KERNEL:
-            places.append(_place(path, how, table))
-    places = [*filter(None, places), "--"]
     match command:
         case [shell, "-c", "--", line] if bash and shell in ("bash", bash):
-            checked = _CHECKED_BY_BASH % _all_in_order(len(places) - 1)
-            return ("--", bash, "-c", f'eval "$1"; {line}', "bash", checked, *places)
+            checked = _CHECKED_BY_BASH % _all_in_order(len(places))
+            return ("--", bash, "-c", f'eval "$1"; {line}', "bash", checked, *places, "--")
         case _:
-            return ("--", "/bin/sh", "-c", _CHECKED, "sh", *places, *command)
+            return ("--", "/bin/sh", "-c", _CHECKED, "sh", *places, "--", *command)
 
 
 def _all_in_order(count: int) -> str:

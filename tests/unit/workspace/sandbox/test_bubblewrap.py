@@ -85,8 +85,8 @@ class FakeBuilder:
         if not ready:
             self.end()
 
-    def __call__(self, reading: int, writing: int) -> "FakeBuilder":
-        del reading
+    def __call__(self, words: Any, reading: int, writing: int) -> "FakeBuilder":
+        del words, reading
         os.write(writing, self._answer)
         return self
 
@@ -129,11 +129,11 @@ READY = [("claim", 5), ("claim", 7), ("restore_limits", 7), "kill", ("wait", 5.0
 
 def test_the_processes_of_a_network_are_known_and_reaped(log: list[Any], monkeypatch: pytest.MonkeyPatch):
     builder = FakeBuilder(log, b'{"child-pid": 7}', b".")
-    monkeypatch.setattr(module, "_network_builder", builder)
+    monkeypatch.setattr(module, "_holder_builder", builder)
     network = SessionNetwork()
     assert log == READY
-    spaces = ("--user=/proc/7/ns/user", "--net=/proc/7/ns/net", "--preserve-credentials", "--")
-    assert network.words == (module._nsenter(), *spaces)
+    spaces = ("--user=/proc/7/ns/user", "--net=/proc/7/ns/net", "--preserve-credentials")
+    assert network.enter == (module._nsenter(), *spaces)
     log.clear()
     builder.end()
     network.close()
@@ -144,7 +144,7 @@ def test_the_processes_of_a_network_are_known_and_reaped(log: list[Any], monkeyp
 
 def test_a_network_that_does_not_end_is_not_waited_for_for_ever(log: list[Any], monkeypatch: pytest.MonkeyPatch):
     builder = FakeBuilder(log, b'{"child-pid": 7}', b".")
-    monkeypatch.setattr(module, "_network_builder", builder)
+    monkeypatch.setattr(module, "_holder_builder", builder)
     network = SessionNetwork()
     log.clear()
     monkeypatch.setattr(module, "_NEEDED", 0)
@@ -162,20 +162,20 @@ def test_a_network_that_was_not_made_leaves_nothing(log: list[Any], monkeypatch:
     ):
         log.clear()
         builder = FakeBuilder(log, answer, b"")
-        monkeypatch.setattr(module, "_network_builder", builder)
-        with pytest.raises(OSError, match="made no network"):
+        monkeypatch.setattr(module, "_holder_builder", builder)
+        with pytest.raises(OSError, match="could not build namespaces that last"):
             SessionNetwork()
         assert (log, builder.told()[1:], builder.stdout.closed) == (noted, b"", True), answer
 
 
 def test_a_network_in_which_nothing_listens_has_no_proxy(log: list[Any], monkeypatch: pytest.MonkeyPatch):
     builder = FakeBuilder(log, b'{"child-pid": 7}', b".")
-    monkeypatch.setattr(module, "_network_builder", builder)
+    monkeypatch.setattr(module, "_holder_builder", builder)
     network = SessionNetwork()
     for failure in (None, subprocess.CalledProcessError(1, "python"), subprocess.TimeoutExpired("python", 5)):
 
         def run(words: Any, failure: Exception | None = failure, **options: Any) -> None:
-            assert words[: len(network.words)] == [*network.words]
+            assert words[: len(network.enter) + 1] == [*network.enter, "--"]
             assert options["check"]
             if failure is not None:
                 raise failure
@@ -224,10 +224,9 @@ def test_the_words_build_each_wall_in_order(tmp_path: Path, monkeypatch: pytest.
         assert all(path.startswith(("/tmp/", "/var/tmp/")) for path in mounts.keys() - own.keys()), "places in /tmp"
         built = [word for path, (how, *source) in mounts.items() for word in (how, *source, path)]
         user = ["--cap-drop", "ALL", "--uid", "1000", "--gid", "1000"]
-        closed = ["--remount-ro", hidden[0], "--remount-ro", "/", "--chdir", "/cwd"]
-        words = ["bwrap", *module._NAMESPACES, *user, *unshared, *built, *closed]
-        assert sandbox._words("/cwd", walls, mounts) == words
-        assert sandbox._words("/cwd", walls, mounts, 9) == [*words, "--seccomp", "9"]
+        closed = ["--remount-ro", hidden[0], "--remount-ro", "/"]
+        words = ("bwrap", *module._NAMESPACES, *user, *unshared, *built, *closed)
+        assert sandbox._built(walls) == (words, module._places(mounts))
         assert not any("PROXY" in name.upper() for name in sandbox._variables(walls))
     sandbox.close()
 
@@ -248,8 +247,13 @@ def test_each_mount_that_must_be_there_is_looked_for_by_its_place_and_root(tmp_p
         assert _place("/place", how, table) == listed, how
 
 
+def test_a_command_begins_in_its_folder_with_its_filter_of_system_calls():
+    assert module._beginning("/cwd") == ["--chdir", "/cwd"]
+    assert module._beginning("/cwd", 9) == ["--chdir", "/cwd", "--seccomp", "9"]
+
+
 def test_only_a_line_for_bash_is_run_by_the_bash_that_looks_at_the_mounts():
-    mounts = {"/proc": ("--proc",), "/x": ("--tmpfs",)}
+    places = module._places({"/proc": ("--proc",), "/x": ("--tmpfs",)})
     bash, line = "/usr/bin/bash", ("-c", "--", "ls")
     by_sh = ("--", "/bin/sh", "-c", module._CHECKED, "sh", "/ /x", "--")
     by_bash = (
@@ -269,7 +273,7 @@ def test_only_a_line_for_bash_is_run_by_the_bash_that_looks_at_the_mounts():
         (("sh", *line), bash, (*by_sh, "sh", *line)),
         (("ls", "-l"), bash, (*by_sh, "ls", "-l")),
     ):
-        assert module._inside(mounts, command, trusted) == inside, command
+        assert module._inside(places, command, trusted) == inside, command
 
 
 def test_folders_above_what_is_mounted_in_a_private_folder_keep_their_place(tmp_path: Path):

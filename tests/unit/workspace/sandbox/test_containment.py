@@ -7,10 +7,11 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import psutil
@@ -31,6 +32,7 @@ from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.anyio
 TIERS = (SandboxTier.BUBBLEWRAP, SandboxTier.LANDLOCK)
+HELD = "bwrap, walls held by earlier commands"
 REFUSED = ("Read-only file system", "Permission denied", "Operation not permitted", "busy")
 PROTECTED = ProtectedPaths()
 
@@ -51,9 +53,15 @@ class Contained:
     root: Path
     terminal: LocalTerminal
     sandbox: SessionSandbox
+    earlier: list[bool]
 
     async def run(self, command: str, overdue_with: str = "", **request) -> CommandOutcome:
-        """Run a command. Its time is over when it has printed `overdue_with`."""
+        """Run a command. Its time is over when it has printed `overdue_with`.
+
+        First, commands that do nothing run for each of `earlier`: those that only read are True.
+        """
+        while self.earlier:
+            assert (await self.run("true", read_only=self.earlier.pop())).exit_code == 0
         running = await self.terminal.start(CommandRequest(command, str(self.root), **request))
 
         async def hear(output: str) -> None:
@@ -66,15 +74,31 @@ class Contained:
         return (await self.run(command)).output
 
 
-@pytest.fixture(params=TIERS)
-def tier(request) -> SandboxTier:
-    if not tier_works(request.param):
-        pytest.skip(why_missing(request.param))
+@pytest.fixture(params=(*TIERS, HELD))
+def walls(request) -> str:
+    tier = SandboxTier.BUBBLEWRAP if request.param == HELD else request.param
+    if not tier_works(tier):
+        pytest.skip(why_missing(tier))
     return request.param
 
 
 @pytest.fixture
-async def contained(tmp_path, tier) -> AsyncIterator[Contained]:
+def tier(walls) -> SandboxTier:
+    return SandboxTier.BUBBLEWRAP if walls == HELD else walls
+
+
+@pytest.fixture
+def tmp_path(tmp_path, request) -> Iterator[Path]:
+    """A folder on a disk where walls are held: each copy of theirs has a /dev/shm of its own."""
+    if "walls" not in request.fixturenames or request.getfixturevalue("walls") != HELD:
+        yield tmp_path
+    else:
+        with TemporaryDirectory(dir="/var/tmp") as folder:
+            yield Path(folder)
+
+
+@pytest.fixture
+async def contained(tmp_path, tier, walls) -> AsyncIterator[Contained]:
     harden_process()
     root = tmp_path / "root"
     await anyio.run_process(["git", "init", "-q", str(root)])
@@ -86,7 +110,8 @@ async def contained(tmp_path, tier) -> AsyncIterator[Contained]:
     environment = child_environment(os.environ)
     rules = WallRules((str(root),), protects, lambda path, _: "secret" if path.endswith(".env") else None)
     sandbox = SessionSandbox(rules, environment, tier)
-    yield Contained(root, LocalTerminal(sandbox=sandbox), sandbox)
+    earlier = [True, False, True, False] if walls == HELD else []
+    yield Contained(root, LocalTerminal(sandbox=sandbox), sandbox, earlier)
     sandbox.close()
 
 
@@ -142,7 +167,7 @@ async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_com
     (folder / ".envrc").touch()
     environment = {**child_environment(os.environ), "HOME": str(tmp_path)}
     sandbox = SessionSandbox(WallRules((str(contained.root),), protects, lambda *_: None), environment, tier)
-    within = Contained(contained.root, LocalTerminal(sandbox=sandbox), sandbox)
+    within = Contained(contained.root, LocalTerminal(sandbox=sandbox), sandbox, [*contained.earlier])
     try:
         await within.run("mkdir ../goal")  # the walls that are found for it hold for a while
         (folder / ".envrc").unlink()
@@ -296,8 +321,9 @@ async def test_a_command_leaves_no_descriptor_open_here(tmp_path, tier):
         WallRules((str(tmp_path),), protects, lambda *_: None), child_environment(os.environ), tier
     )
     try:
-        with sandbox.launch(["true"], str(tmp_path)):
-            before = open_fds()
+        for _ in range(2):
+            with sandbox.launch(["true"], str(tmp_path)):
+                before = open_fds()
         with sandbox.launch(["true"], str(tmp_path)):
             assert open_fds() <= before  # others may be closed meanwhile
     finally:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -341,17 +341,17 @@ def test_a_network_that_is_not_made_in_time_is_given_up(monkeypatch: pytest.Monk
     """The first command of the session once waited for it for ever, and all others waited for that one."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def builder(reading: int, writing: int) -> subprocess.Popen[bytes]:
-        del reading
+    def builder(words: Sequence[str], reading: int, writing: int) -> subprocess.Popen[bytes]:
+        del words, reading
         os.write(writing, told.encode())
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         started.append(subprocess.Popen(["sleep", "60"], bufsize=0, pass_fds=[writing], **pipes))
         return started[-1]
 
-    monkeypatch.setattr(bubblewrap, "_network_builder", builder)
+    monkeypatch.setattr(bubblewrap, "_holder_builder", builder)
     monkeypatch.setattr(bubblewrap, "_NEEDED", 0.2)
     before = open_fds()
-    with pytest.raises(OSError, match="made no network"):
+    with pytest.raises(OSError, match="could not build namespaces"):
         SessionNetwork()
     assert started[0].returncode is not None, "it was ended and reaped"
     assert open_fds() == before

@@ -401,7 +401,7 @@ def test_what_makes_a_listener_has_no_variables_of_the_agent(monkeypatch: pytest
 
     monkeypatch.setattr("acp_agent.workspace.sandbox.bubblewrap.subprocess.run", run)
     network: Any = SessionNetwork.__new__(SessionNetwork)
-    network.words = ("nsenter", "--")
+    network.enter = ("nsenter",)
     with pytest.raises(OSError, match="no proxy"):
         network.listener()
     assert given["command"][:5] == ["nsenter", "--", sys.executable, "-I", "-S"]
