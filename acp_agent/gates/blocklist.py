@@ -15,7 +15,7 @@ from typing import NamedTuple, assert_never
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups, patterns_for
-from acp_agent.gates.shell.command import Command, ShellText, Survey, survey
+from acp_agent.gates.shell.command import Command, ShellText, Survey, is_cut, survey
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
 from acp_agent.gates.shell.programs import program_table
@@ -24,6 +24,7 @@ MAX_PATTERN = 64
 """The most characters of a program name with wildcards. No blocked name is longer."""
 
 _COPY = "dd if="
+_UNREAD_CODE = "code with texts that are too long to be checked"
 _VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
 _WILD = re.compile(r"[*?\[]")
 # Without user info, escapes, sets and choices, so that every program takes the same host from the URL.
@@ -124,12 +125,15 @@ class BlocklistPolicy:
             pattern = self._configured(command, name)
         interpreter = "" if pattern else tables().interpreter(command.name)
         for code in _codes(command, interpreter) if interpreter else ():
-            hazard = code_hazard(code)
+            hazard = _UNREAD_CODE if is_cut(code) else code_hazard(code)
             if hazard:
                 return hazard
             # Program texts of another language hold shell texts. Literals inside literals are not followed.
             texts = shell_texts(code, pipes=interpreter.endswith("awk"))
-            for inner in (each for text in texts for each in survey(text).walk()):
+            found = [*map(survey, texts)]
+            if any(each.unread for each in found):
+                return _UNREAD_CODE
+            for inner in (each for text in found for each in text.walk()):
                 name = inner.name.casefold()
                 pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
                 if pattern:
@@ -334,13 +338,9 @@ def _bundled(options: frozenset[str], args: tuple[str, ...]) -> Iterator[str]:
     for index, word in enumerate(args):
         if word[:1] != "-" or word[:2] == "--" or word[:2] in options:
             continue
-        at = next((at for at, letter in enumerate(word[:_LONGEST_BUNDLE]) if letter in letters), 0)
+        at = next((at for at, letter in enumerate(word) if letter in letters), 0)
         if at:
             yield word[at + 1 :] or " ".join(args[index + 1 : index + 2])
-
-
-_LONGEST_BUNDLE = 16
-"""The most characters of a word in which an option with code is looked for."""
 
 
 def _codes(command: Command, interpreter: str) -> list[str]:

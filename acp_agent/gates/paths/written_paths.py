@@ -69,9 +69,6 @@ _LOOKS = ("--list", "--create", "--append", "--update", "--diff", "--compare", "
 _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
 
-MAX_CODE = 16 * 1024
-"""The most characters of a program text whose words are judged."""
-
 
 def written(command: Command) -> Words:
     """Yield the words of one command that name files it may change, without the commands that it starts."""
@@ -271,7 +268,7 @@ def _editor(command: Command) -> Words:
     if has_option(args, "i", "--in-place") or (not sed and "inplace" in args):
         yield from _named(path_words(command))
     if (sed_asks if sed else awk_asks)(tuple(args)):
-        yield from (Written(token) for token in _tokens("\n".join(args)))
+        yield from (Written(token) for token in _TOKEN.findall("\n".join(args)))
 
 
 def _interpreter(command: Command, known: str) -> Words:
@@ -279,7 +276,7 @@ def _interpreter(command: Command, known: str) -> Words:
     codes = option_texts(tables().interpreters[known], command.argv[1:])
     if command.stdin:
         codes.append(command.stdin)
-    yield from (Written(token) for code in codes for token in _tokens(code))
+    yield from (Written(token) for code in codes for token in _TOKEN.findall(code))
     words = operands(command.own)
     yield from _named(words if codes else words[1:])  # without the script itself, which is only read
 
@@ -291,7 +288,3 @@ def _named(words: "Sequence[str] | Iterator[str]") -> Words:
 def _texts(words: "Sequence[str] | Iterator[str]") -> Iterator[str]:
     """Return the paths that words may hold: the words themselves and the values in them. HEAD is git's, no path."""
     return (each for word in words for each in candidates(word) if each and not URL.match(each) and each != "HEAD")
-
-
-def _tokens(code: str) -> list[str]:
-    return _TOKEN.findall(code[:MAX_CODE])

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.shell.command import Command, Survey
 from acp_agent.gates.shell.options import operands, option_texts, shell_call, tables
-from acp_agent.text import lazy_regex
+from acp_agent.regex import Regex, compiled
 
 
 class Group(NamedTuple):
@@ -33,10 +33,10 @@ class Group(NamedTuple):
     fetched: frozenset[str]
     assignments: tuple[str, ...]
     paths: tuple[str, ...]
-    words: tuple[re.Pattern[str], ...]
+    words: tuple[str, ...]
     words_of: frozenset[str]
     words_but: frozenset[str]
-    code: tuple[tuple[re.Pattern[str], ...], ...]
+    code: tuple[tuple[str, ...], ...]
 
 
 @cache
@@ -50,9 +50,6 @@ def _group(name: str, table: Mapping[str, object]) -> Group:
     def texts(key: str) -> tuple[str, ...]:
         return tuple(cast("list[str]", table.get(key, [])))
 
-    def compiled(expressions: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-        return tuple(map(lazy_regex, expressions))
-
     return Group(
         name=name,
         about=cast("str", table["about"]),
@@ -64,18 +61,15 @@ def _group(name: str, table: Mapping[str, object]) -> Group:
         fetched=frozenset(texts("fetched")),
         assignments=texts("assignments"),
         paths=texts("paths"),
-        words=compiled(texts("words")),
+        words=texts("words"),
         words_of=frozenset(texts("words_of")),
         words_but=frozenset(texts("words_but")),
-        code=tuple(compiled(each) for each in cast("list[list[str]]", table.get("code", []))),
+        code=tuple(map(tuple, cast("list[list[str]]", table.get("code", [])))),
     )
 
 
 Matches = Callable[[str, Command], bool]
 """Returns whether a pattern such as "git push --force" names a command."""
-
-MAX_TEXT = 8 * 1024
-"""The most characters of a word or program text that regular expressions read."""
 
 _SUBSTITUTED = "$()"
 _WILDCARDS = ("*", "?", "[")
@@ -118,14 +112,22 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
         yield from (word for word in path_words(command) if _is_below(word, group.paths))
     program = tables().interpreter(name) or name
     if group.words and (not group.words_of or program in group.words_of) and program not in group.words_but:
-        yield from (word[:80] for word in args for each in group.words if each.fullmatch(word[:MAX_TEXT]))
+        words = ((word, word.encode(errors="replace")) for word in args)
+        yield from (word[:80] for word, data in words for each in group.words if _regex(each).fullmatch(data))
     if group.code and tables().interpreter(name):
-        texts = [code[:MAX_TEXT] for code in _codes(command)]
-        yield from (each[0].pattern for text in texts for each in group.code if all(one.search(text) for one in each))
+        texts = [code.encode(errors="replace") for code in _codes(command)]
+        found = (each for text in texts for each in group.code if all(_regex(one).search(text) for one in each))
+        yield from (each[0] for each in found)
     if group.evaluates and name in _EVALUATORS and any(_SUBSTITUTED in word or "`" in word for word in args):
         yield f"{name} $(…)"
     if group.hidden and command.argv and not set(_WILDCARDS).isdisjoint(name):
         yield command.argv[0]
+
+
+@cache
+def _regex(pattern: str) -> Regex:
+    """Return a compiled expression, by RE2: long words and texts take linear time."""
+    return compiled(pattern, lines=True, captures=False)
 
 
 def patterns_for(patterns: tuple[str, ...], name: str) -> tuple[str, ...]:

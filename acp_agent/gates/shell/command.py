@@ -27,6 +27,9 @@ MAX_BYTES = 64 * 1024
 MAX_SECONDS = 1.0
 """Texts that take longer to parse are Opaque."""
 
+CUT, CUT_IN_QUOTES = "\ufdd0", "\ufdd1"
+"""They stand for what is left out of words: the end of a long value, or further words. No text has these characters."""
+
 TOO_DEEP = "is nested too deep"
 
 MAX_DEPTH = 5
@@ -247,6 +250,11 @@ class ShellText:
         if isinstance(self.analysis, Plain):
             return self.analysis.commands
         return tuple(each for each in self.survey.commands if each.unclear != DAMAGED)
+
+
+def is_cut(text: str) -> bool:
+    """Return whether a text lacks its end, because a value in it is too long."""
+    return CUT in text or CUT_IN_QUOTES in text
 
 
 def analyse(text: str) -> Analysis:

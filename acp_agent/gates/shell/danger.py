@@ -142,10 +142,7 @@ _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "dd": _dd,
 }
 
-_FORKS = lazy_regex(
-    r"fork\W*while\W*fork|(?:while|until|loop|for)\b[^\n]{0,24}[:{(\s]\s*(?:os\.)?fork\b|fork\b[^\n]*\bwhile\b",
-    re.IGNORECASE,
-)
+_FORKS = r"fork\W*while\W*fork|(?:while|until|loop|for)\b[^\n]{0,24}[:{(\s]\s*(?:os\.)?fork\b|fork\b[^\n]*\bwhile\b"
 _WIPES = lazy_regex(
     r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree|unlink(?:\W{1,3}glob)?)\W{0,4}['\"]([^'\"]*)['\"]"
 )
@@ -158,13 +155,10 @@ _LITERAL = (
     r"|(?:\bq[qwx]?|%[xw])[\s\x0b\x1c-\x1f\x85\pZ]?[({\[<|/!]([^)}\]>|/!]*)"
 )
 
-MAX_CODE = 8 * 1024
-"""The most characters of a program text that are searched for endless forks."""
-
 
 def code_hazard(code: str) -> str:
     """Return the danger in code of another language that wipes a root or forks without end; empty for other code."""
-    if _FORKS.search(code[:MAX_CODE]):
+    if _forks().search(code.encode(errors="replace")):
         return "fork bomb"
     root = _root((match[1] for match in _WIPES.finditer(code)), "")
     return f"rm -rf {root}" if root else ""
@@ -193,3 +187,9 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
 def _literals() -> Regex:
     """Return the expression for string literals, by RE2: a text of quotes that are not closed takes linear time."""
     return compiled(_LITERAL, lines=True)
+
+
+@cache
+def _forks() -> Regex:
+    """Return the expression for endless forks, by RE2: a text that forks often takes linear time."""
+    return compiled(_FORKS, lines=True, captures=False, case_sensitive=False)

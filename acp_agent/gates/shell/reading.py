@@ -6,6 +6,7 @@ from itertools import groupby, islice
 
 from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import (
+    CUT,
     DAMAGED,
     MAX_BYTES,
     MAX_DEPTH,
@@ -15,6 +16,7 @@ from acp_agent.gates.shell.command import (
     Opaque,
     Plain,
     Survey,
+    is_cut,
 )
 from acp_agent.gates.shell.options import parameters, shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
@@ -109,7 +111,7 @@ def survey(text: str, parses: Parses) -> Survey:
         for form in spellings(text):
             loose = _loose(form)
             findings.commands.extend(loose)
-            if len(loose) > MAX_FOUND:
+            if len(loose) > MAX_FOUND or any(CUT in command.argv for command in loose):
                 findings.unread = findings.unread or f"holds more than {MAX_FOUND} commands"
         if loose_constructs(text):
             findings.constructs.add(Construct.COMMAND_SUBSTITUTION)
@@ -164,8 +166,8 @@ class _Inside:
 
     def read(self, text: str, values: Mapping[str, tuple[str, ...]]) -> Nested:
         """Read a text for a shell with its parameters."""
-        if self.depth == MAX_DEPTH:
-            self.findings.unread = "nests too many shells"
+        if self.depth == MAX_DEPTH or is_cut(text):
+            self.findings.unread = "runs a text that is too long" if is_cut(text) else "nests too many shells"
             return Nested(unclear=self.findings.unread)
         known = {**self.guesses.known, **values}
         inside = Guesses(known, functions=dict(self.guesses.functions), arguments=_arguments(known))

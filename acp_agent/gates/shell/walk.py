@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
+from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, spread, variants
@@ -25,14 +25,17 @@ MAX_FED_TEXT = 256 * 1024
 MAX_PIPED = 4 * MAX_FED_TEXT
 """The most characters that all commands of a text read from pipes. A text whose commands read more counts as unread."""
 
-MAX_VALUE = 1024
-"""The most characters of a variable's value that are kept."""
+MAX_VALUE = 4096
+"""The most characters of a variable's value that are kept. CUT stands for the others. No path and no name is longer."""
 
 MAX_FOUND = 4000
 """The most commands of one text once variables are replaced by all their values. A text with more counts as unread."""
 
 MAX_SPREAD = 300_000
 """The most words of all commands of one text with the values of their variables. A text with more counts as unread."""
+
+
+TOO_MANY_WORDS = f"has more than {MAX_SPREAD:,} words with the values of its variables"
 
 
 @dataclass(slots=True)
@@ -78,8 +81,7 @@ class Guesses:
     def learn(self, name: str, values: list[str]) -> None:
         """Note that a variable was set to one of these values. Without values nothing changes."""
         if self.known and values:
-            short = (value[:MAX_VALUE] for value in values)
-            values = list(dict.fromkeys((*short, *self.known.get(name, ()))))
+            values = list(dict.fromkeys((*map(_kept, values), *self.known.get(name, ()))))
             self.known[name] = tuple(values[:MAX_VALUES])
             if len(values) > MAX_VALUES:
                 self.unread = f"gives a variable more than {MAX_VALUES} values"
@@ -145,7 +147,7 @@ class Guesses:
             self.learn(variable, [_filled(words), "".join(words[1:]), *words])
         elif name in _READERS_OF_INPUT:
             text = stdin or self.read_fed()
-            words = dict.fromkeys(value[:MAX_VALUE] for value in (text.strip(), *text.split()))
+            words = dict.fromkeys(map(_kept, (text.strip(), *text.split())))
             values = [*words][: MAX_VALUES + 1]  # one too many marks the text as unread
             for word in args:
                 if word.isidentifier():
@@ -159,6 +161,9 @@ class Guesses:
             return
         if candidate.joined == "|" and not candidate.stdin:
             candidate.stdin = self.read_fed()
+        if spread(candidate.words, self.known) > MAX_SPREAD:
+            self.unread = TOO_MANY_WORDS
+            return
         argv = self.words(*candidate.words)
         name = argv[0].rpartition("/")[2] if argv else ""
         if name in _PRINTERS:
@@ -179,6 +184,10 @@ class Guesses:
         written = candidate.stdin if name in _PASSING else self.read_fed() if targets and name in _PRINTERS else ""
         if written:
             self.files.update(dict.fromkeys((target.removeprefix("./") for target in targets), written))
+
+
+def _kept(value: str) -> str:
+    return value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + CUT
 
 
 def _filled(words: tuple[str, ...]) -> str:
@@ -254,7 +263,7 @@ def commands(
             break
         words += spread(candidate.words, guesses.known)
         if words > MAX_SPREAD:
-            guesses.unread = f"has more than {MAX_SPREAD:,} words with the values of its variables"
+            guesses.unread = TOO_MANY_WORDS
             break
         forms = variants(candidate.words, guesses.known)
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):
@@ -270,6 +279,8 @@ def commands(
             for word in candidate.words
             if all(piece.quoted and not piece.variable for piece in word)
         }
+        if any(map(_lacks_words, forms)):
+            guesses.unread = "expands to more words, or to longer ones, than are read"
         for argv in forms:
             if argv or candidate.assignments or candidate.redirections:
                 # The values of variables and the words in braces may contain patterns too.
@@ -278,6 +289,11 @@ def commands(
                 known = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
                 found.append(finish(replace(known, patterns=frozenset({*patterns, *more}))))
     return tuple(found)
+
+
+def _lacks_words(argv: tuple[str, ...]) -> bool:
+    """Return whether a command has more words than are known. What a command only prints is judged where it is read."""
+    return bool(argv) and CUT in "".join(argv) and argv[0].rpartition("/")[2] not in _PRINTERS
 
 
 def pattern(word: Word) -> str:

@@ -12,6 +12,7 @@ from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_agent.gates.shell.command import CUT, CUT_IN_QUOTES
 from acp_agent.text import lazy_regex
 
 if TYPE_CHECKING:  # they load the parser
@@ -19,14 +20,20 @@ if TYPE_CHECKING:  # they load the parser
 
     from acp_agent.gates.shell.syntax import Parsed
 
-MAX_FIELDS = 64
-"""The most words that one word may expand to. Further ones are left out."""
+MAX_FIELDS = 256
+"""The most words that one word without braces may expand to. CUT stands for further ones."""
+
+MAX_BRACES = 512
+"""The most words that one word with braces may expand to. CUT stands for further ones, unless the braces are ranges."""
+
+MAX_CHOICES = 64
+"""The most combinations of the values of a command's variables. Of more, each value is taken at least once."""
 
 MAX_RANGE = 32
 """The most numbers or letters of `{1..9}` that are written out."""
 
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
-_HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA})
+_HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA, CUT: CUT_IN_QUOTES})
 _SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
 _BRACES = lazy_regex(r"\{(?:([^{},]*+,[^{}]*+)|(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?\d+)?)\}")
 _ESCAPE = lazy_regex(r"\\(\n|.)", re.DOTALL)
@@ -142,10 +149,23 @@ def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
         only = word[0]
         if only.quoted or ("{" not in only.text and _OPEN not in only.text and _COMMA not in only.text):
             return [only.text] if only.text or only.quoted else []
-    text = "".join(_value(piece, values) for piece in word)
+    text = _joined(word, values)
     literal = any(piece.quoted for piece in word) and bool(text or not any(map(may_vanish, word)))
     expanded = [part for each in expand_braces(text) for part in each.split(_BLANK) if part or literal]
-    return [part.translate(_SHOW) for part in expanded[:MAX_FIELDS]]
+    most = MAX_BRACES + 1 if "{" in text else MAX_FIELDS
+    shown = [part.translate(_SHOW) for part in expanded[:most]]
+    return shown if len(expanded) <= most else [*shown, CUT]
+
+
+def _joined(word: list[Piece], values: Mapping[str, str]) -> str:
+    """Return the text of a word with its variables, up to some `_LONGEST_WORD` characters."""
+    parts, size = list[str](), 0
+    for piece in word:
+        parts.append(_value(piece, values))
+        size += len(parts[-1])
+        if size > _LONGEST_WORD and piece.variable:
+            return "".join((*parts, CUT))
+    return "".join(parts)
 
 
 def may_vanish(piece: Piece) -> bool:
@@ -159,23 +179,29 @@ def _value(piece: Piece, values: Mapping[str, str]) -> str:
     value = values.get(piece.variable, piece.text)
     if piece.quoted and piece.variable != "@":  # "$@" is several words even in quotes
         return value.translate(_HIDE)
+    value = value.replace(CUT_IN_QUOTES, CUT)
     return re.sub(r"[ \t\n]+", _BLANK, value)
 
 
 def expand_braces(text: str) -> list[str]:
-    """Return `cat` and `cbt` for `c{a,b}t`, and the letters of `{a..c}`: the first MAX_FIELDS of them."""
+    """Return `cat` and `cbt` for `c{a,b}t`, and the letters of `{a..c}`: the first MAX_BRACES of them."""
     done: list[str] = []
-    todo = [text]
-    while todo and len(done) < MAX_FIELDS:
+    todo, lists, cut, room = [text], False, False, _LONGEST_WORD
+    while todo and len(done) < MAX_BRACES:
         current = todo.pop(0)
         match = _BRACES.search(current)
-        if match is None or len(todo) > MAX_FIELDS:
+        if match is None or len(todo) > MAX_BRACES or room < 0:
             done.append(current)
+            cut = cut or match is not None
             continue
         listed, first, last = match.groups()
+        lists = lists or listed is not None
         choices = listed.split(",") if listed is not None else _range(first, last)
-        todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in choices]
-    return done
+        cut = cut or len(choices) > MAX_BRACES + 1
+        choices = choices[: MAX_BRACES + 1]
+        room -= len(choices) * (len(current) - len(match[0])) + len(match[0])
+        todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in choices if room >= 0]
+    return [*done, CUT] if room < 0 or (lists and (todo or cut)) else done
 
 
 def _range(first: str, last: str) -> list[str]:
@@ -203,10 +229,22 @@ def variants(
 
 
 def spread(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
-    """Return how many words `variants` returns at most, apart from those that braces add."""
+    """Return how many words `variants` returns at most."""
     counts = [len(known[name]) for name in _known_names(words, known)]
     every = prod(counts)
-    return len(words) * (every if every <= MAX_FIELDS else MAX_FIELDS + max(counts))
+    most = sum(_most_fields(word, known) for word in words)
+    return most * (every if every <= MAX_CHOICES else MAX_CHOICES + max(counts))
+
+
+def _most_fields(word: list[Piece], known: Mapping[str, tuple[str, ...]]) -> int:
+    """Return how many words one word expands to at most: nearly every word is one."""
+    most = 1
+    for piece in word:
+        if piece.variable and not piece.quoted:
+            most += max((len(value.split()) for value in known.get(piece.variable, ())), default=0)
+        elif "{" in piece.text and not piece.quoted:
+            most *= min(MAX_BRACES, (piece.text.count(",") + MAX_RANGE) ** min(3, piece.text.count("{")))
+    return min(most, MAX_BRACES)
 
 
 def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -215,8 +253,8 @@ def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]])
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """Yield one value for each variable: all combinations or, if these are too many, each value at least once."""
-    yield from islice(product(*values), MAX_FIELDS)
-    if prod(map(len, values)) > MAX_FIELDS:
+    yield from islice(product(*values), MAX_CHOICES)
+    if prod(map(len, values)) > MAX_CHOICES:
         for at in range(max(map(len, values))):
             yield tuple(each[at % len(each)] for each in values)
 
@@ -231,6 +269,7 @@ _SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")
 _LIST = lazy_regex(r"\{[^{}\n]*\}")
 _NOISE = lazy_regex(r"[\"'\\{}<>]|\$(?=[\"'])")
 
+_LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _LONGEST = 16 * 1024  # the most characters of a word whose braces are expanded
 _LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from acp_agent.core.data import frozen
-from acp_agent.gates.shell.command import MAX_DEPTH, Command
+from acp_agent.gates.shell.command import CUT, MAX_DEPTH, Command, is_cut
 from acp_agent.gates.shell.options import Wrapper, option_texts, parameters, peel, shell_call, tables
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
@@ -44,6 +44,7 @@ _SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them
     r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpIiMm0-9]*e", re.DOTALL
 )
 
+_MOST_STARTS = 8  # words of a command at which one may begin that starts others, and further ones of a plain command
 MAX_WRAPPERS = 2 * MAX_DEPTH
 """The most nested wrappers that are read."""
 
@@ -154,12 +155,15 @@ class Expander:
         patterns = frozenset(word for word in words if any(char in word for char in "*?["))
         fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
         command = replace(command, runs=(*command.runs, fed))
-        return self._texts(command, [command.stdin]) if Command(argv).name in tables().shells else command
+        as_text = Command(argv).name in tables().shells or is_cut(command.stdin)
+        return self._texts(command, [command.stdin]) if as_text else command
 
     def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
-        found = tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
-        lines = self._texts(Command(()), [word for word in command.argv[1:] if " " in word])
+        found = [self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:_MOST_STARTS]]
+        found += [Command(command.argv[start:]) for start in starts[_MOST_STARTS : 2 * _MOST_STARTS]]
+        further = [CUT] if len(starts) > 2 * _MOST_STARTS else []  # a text that cannot be read
+        lines = self._texts(Command(()), [*further, *(word for word in command.argv[1:] if " " in word)])
         return (*found, *lines.runs)
 
     def _shell(self, command: Command) -> Command:

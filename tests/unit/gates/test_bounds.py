@@ -1,9 +1,12 @@
 """Texts made to be expensive or deep are asked about or refused, by counting and not by the clock."""
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
+import acp_agent.gates
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.gate import CommandFacts
@@ -11,11 +14,12 @@ from acp_agent.gates.git_calls import git_calls
 from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.paths.links import may_make_links, without_made
 from acp_agent.gates.rules.permission_rules import allowance
-from acp_agent.gates.shell.command import MAX_BYTES, Command, Opaque, ShellText, analyse, survey
+from acp_agent.gates.shell.command import CUT, MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.programs import runs_its_input
 from acp_agent.gates.shell.syntax import Parses
-from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces
+from acp_agent.gates.shell.walk import MAX_VALUE
+from acp_agent.gates.shell.words import MAX_BRACES, ansi_c, expand_braces
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
@@ -44,7 +48,56 @@ def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -
 def test_what_just_fits_is_read() -> None:
     for text in ("ls " + ">a " * 1000, "ls; " * 999 + "ls"):
         assert survey(text).unread == "", text[:9]
-    assert len(expand_braces("{a,b}" * 20)) == MAX_FIELDS
+    assert expand_braces("{a,b}" * 20)[MAX_BRACES - 1 :] == [f"{'a' * 11}{'b' * 9}", CUT]
+    assert len(expand_braces("{1..9}" * 20)) == MAX_BRACES, "ranges hide nothing"
+    assert expand_braces("{a,b}" * 9)[-1] == "b" * 9
+
+
+NAMES = " ".join(f"a{number}" for number in range(600))
+LISTED = NAMES.replace(" ", ",")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"rm -rf {{{LISTED},/}}",
+        f"mkdir -p {{{LISTED},b}}/{{a,b}}",
+        f"rm -rf {'/.' * 2000}/x{'{a..z}' * 5}/..",
+        f"x='{NAMES} /'; rm -rf $x",
+        f"x='{NAMES} /'; y=\"$x\"; rm -rf $y",
+        f"x='{'a' * MAX_VALUE} /'; rm -rf $x",
+        f"x=': {'a' * MAX_VALUE}; sudo ls'; eval \"$x\"",
+        f"x=': {'a' * MAX_VALUE}; sudo ls'; bash -c \"$x\"",
+        f"x=': {'a' * MAX_VALUE}; sudo ls'; echo \"$x\" | bash",
+        f"x=': {'a' * MAX_VALUE}; sudo ls'; echo \"$x\" > run; bash run",
+        f"x='{'a' * MAX_VALUE} /'; echo \"$x\" | xargs rm -rf",
+        f'x=\'1 #{"a" * MAX_VALUE}\nimport os; os.system("sudo ls")\'; python3 -c "$x"',
+        f"printf -v x '%s' ': {'a' * MAX_VALUE}; sudo ls'; eval \"$x\"",
+        f"read x <<< ': {'a' * MAX_VALUE}; sudo ls'; eval \"$x\"",
+        f"python3 -c 'import os; os.system(\"{':; ' * 1100}sudo ls\")'",
+        "python3 -c '" + "x = 1\n" * 2500 + "while True: os.fork()'",
+        f"perl -{'w' * 20}e 'system(\"sudo ls\")'",
+        f"watch -Q {NAMES} sudo ls",
+    ],
+)
+def test_nothing_is_judged_by_its_beginning(text: str) -> None:
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mkdir -p {src,test}/{a..z}{1..9}",
+        "for i in {1..500}; do touch file$i; done",
+        f"files='{' '.join(NAMES.split()[:200])}'; wc -l $files",
+        f"x='{'word ' * MAX_VALUE}'; git commit -m \"$x\"",
+        f"x='{'word ' * MAX_VALUE}'; echo \"$x\" | jq .",
+        f"x='{'word ' * MAX_VALUE}'; grep -c \"$x\" notes.txt",
+        "python3 -c '" + "print(1)\n" * 3000 + "'",
+    ],
+)
+def test_long_values_that_nothing_runs_are_no_reason_to_refuse(text: str) -> None:
+    assert not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
 def test_a_number_that_is_no_character_stands_for_an_unknown_one() -> None:
@@ -223,3 +276,53 @@ def test_an_index_made_to_be_slow_is_given_up(entries: bytes) -> None:
     """A number of a million digits, or a name of megabytes in each entry, once took hours."""
     with pytest.raises(ValueError, match="too l"):
         gitlinks(struct.pack(">4sII", b"DIRC", 4, 1_000_000) + entries)
+
+
+REFUSED, ASKED, OTHERWISE = "the text is refused", "the user is asked", "nothing is lost, for the reason beside it"
+LIMITS = {
+    "blocklist.MAX_PATTERN": OTHERWISE,  # no blocked name is longer
+    "shell.arguments.MAX_SCRIPT": ASKED,
+    "shell.command.MAX_BYTES": REFUSED,
+    "shell.command.MAX_DEPTH": REFUSED,
+    "shell.command.MAX_SECONDS": REFUSED,
+    "shell.command.MAX_TREE_DEPTH": REFUSED,
+    "shell.command._MAX_LITERAL": OTHERWISE,  # the parser reads a longer text
+    "shell.options.MAX_PATTERN": ASKED,
+    "shell.options.MAX_SHIFTS": REFUSED,
+    "shell.options.MAX_VALUES": REFUSED,
+    "shell.reading.MAX_READINGS": REFUSED,
+    "shell.syntax.MAX_PIPES": REFUSED,
+    "shell.walk.MAX_COMMANDS": REFUSED,
+    "shell.walk.MAX_FED_TEXT": REFUSED,
+    "shell.walk.MAX_FOUND": REFUSED,
+    "shell.walk.MAX_PIPED": REFUSED,
+    "shell.walk.MAX_SPREAD": REFUSED,
+    "shell.walk.MAX_VALUE": REFUSED,
+    "shell.words.MAX_BRACES": REFUSED,
+    "shell.words.MAX_CHOICES": OTHERWISE,  # each value is taken at least once
+    "shell.words.MAX_FIELDS": REFUSED,
+    "shell.words.MAX_RANGE": OTHERWISE,  # all words of a range are alike
+    "shell.words._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
+    "shell.words._LONGEST_WORD": REFUSED,
+    "shell.wrappers.MAX_WRAPPERS": REFUSED,
+    "shell.wrappers._MOST_STARTS": REFUSED,
+    "paths.command_paths.MAX_FOLDERS": ASKED,
+    "paths.command_paths.MAX_WORDS": ASKED,
+    "paths.command_paths._MAX_WORD": OTHERWISE,  # no path is longer
+    "paths.links.MAX_LOOKS": ASKED,
+    "rules.policy_rules.MAX_WORDS": ASKED,
+}
+"""What happens to a text beyond each limit of what is read of it. A new limit needs a test that says so."""
+
+
+def test_beyond_each_limit_of_what_is_read_a_text_is_refused_or_asked_about() -> None:
+    gates = Path(acp_agent.gates.__file__).parent
+    found = set[str]()
+    for place in (
+        gates / "blocklist.py",
+        *(file for name in ("shell", "paths", "rules") for file in (gates / name).glob("*.py")),
+    ):
+        module = ".".join(place.relative_to(gates).with_suffix("").parts)
+        names = re.findall(r"^(_?(?:MAX|MOST|LONGEST)(?:_[A-Z_]+)?) = ", place.read_text(), re.MULTILINE)
+        found |= {f"{module}.{name}" for name in names}
+    assert found == {*LIMITS}

@@ -46,14 +46,14 @@ from acp_agent.gates.rules.permission_rules import Action, judge, rule_action
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, Target, TrustLevel, _path
 from acp_agent.gates.sandbox import _listed
 from acp_agent.gates.shell import reading as shell_reading
-from acp_agent.gates.shell.command import MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
+from acp_agent.gates.shell.command import CUT, MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
 from acp_agent.gates.shell.danger import destructive, shell_texts
 from acp_agent.gates.shell.grammar import grammar_of
 from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
 from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.walk import Guesses
-from acp_agent.gates.shell.words import MAX_FIELDS, ansi_c, expand_braces, loose_segments, spellings
+from acp_agent.gates.shell.words import MAX_BRACES, ansi_c, expand_braces, loose_segments, spellings
 from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.firewall import Firewall, _handles
@@ -420,8 +420,10 @@ def test_a_redirection_alone_stands_in_its_scope():
 
 
 def test_braces_are_expanded_as_long_as_there_is_room_for_more_words():
-    for count, first in ((MAX_FIELDS + 1, "x1"), (MAX_FIELDS + 2, "x{1,2}")):
-        assert expand_braces("{" + ",".join(["x"] * count) + "}{1,2}")[0] == first, count
+    for count in (MAX_BRACES, MAX_BRACES + 2):
+        expanded = expand_braces("{" + ",".join(["x"] * count) + "}{1,2}")
+        assert expanded == [*["x1", "x2"] * (MAX_BRACES // 2), CUT], count
+    assert expand_braces("{a,b}{1..9}" * 9)[:2] == ["a1" * 9, "a1" * 8 + "a2"]
 
 
 def test_a_wrapper_is_allowed_with_what_it_starts():
