@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import anyio
 
@@ -209,10 +210,17 @@ def demo(args: argparse.Namespace) -> int:
     """Run the demo on stdout. Return 0 if every step happened, else 1 after naming the missing ones on stderr."""
     del args  # it has no options
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # ends the demo as Ctrl-C does, and its folder is removed
+        signal.signal(number, _interrupt)  # ends the demo as Ctrl-C does, and its folder is removed
     with tempfile.TemporaryDirectory(prefix="acp-agent-demo-") as folder:
         base = Path(os.path.realpath(folder))
         return _play(base / "home", base / "project")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does now: in an event loop it cancels the main task, so that no task sees a KeyboardInterrupt."""
+    del number
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
 
 class DemoSession:

@@ -1,5 +1,6 @@
 """The demo, as a person starts it, and as it must fail."""
 
+import argparse
 import os
 import pty
 import re
@@ -8,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from acp_agent.cli import demo
 from acp_agent.cli.agent_process import Recording
 from acp_agent.cli.demo import STEPS, Evidence, server_start
 from tests.fakes.editor import AGENT_CWD
@@ -136,5 +139,27 @@ def test_a_demo_that_is_ended_leaves_no_folder(tmp_path, number):
         assert process.stdout.readline()
         process.send_signal(number)
         process.communicate(timeout=50)
-    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode == 130
     assert not list(tmp_path.glob("acp-agent-demo-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_demo_as_ctrl_c_does_while_a_task_runs_code(monkeypatch, number):
+    """It was raised in that task, and a traceback of the task group was printed."""
+
+    async def ended() -> None:
+        signal.raise_signal(number)
+        await anyio.sleep_forever()
+
+    async def play() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ended)
+
+    monkeypatch.setattr(demo, "_play", lambda *_: anyio.run(play))
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            demo.demo(argparse.Namespace())
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
