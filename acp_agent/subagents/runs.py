@@ -186,12 +186,22 @@ class SubAgentRuns:
         except Exception:  # noqa: BLE001 - a fault of the agent's own costs the run, not the process
             _log.error("sub-agent crashed", exc_info=True, run=run.id)
         finally:
-            with anyio.move_on_after(_CLEAN_UP, shield=True):
-                said, run.report = run.report, ""  # the output pipeline does this for the report of any other run
+            try:
+                await self._end_card(run)
+            finally:
+                self._over(run)
+                self.wake()
+
+    async def _end_card(self, run: _Run) -> None:
+        """Show the end of a spawned run. The output pipeline makes the report of any other run readable."""
+        with anyio.move_on_after(_CLEAN_UP, shield=True):
+            said, run.report = run.report, ""
+            try:
                 run.report = await self._needs.readable(said)
-                await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
-            self._over(run)
-            self.wake()
+            except Exception:  # noqa: BLE001 - as above
+                _log.error("report of a sub-agent lost", exc_info=True, run=run.id)
+                run.report = "[the report cannot be shown, which is a fault of the agent]"
+            await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
 
     def _over(self, run: _Run) -> None:
         """Note that a run and its card have ended. This wakes the agents that wait for its messages."""

@@ -89,6 +89,8 @@ class Bench:
         return "overflow:1"
 
     async def _readable(self, report: str) -> str:
+        if "unreadable" in report:
+            raise RuntimeError(report)
         return report.replace("secret", "[REDACTED]")
 
     @property
@@ -177,6 +179,16 @@ async def test_a_fault_in_a_spawned_run_closes_its_card_and_is_told(bench: Bench
     assert "explore-1: failed" in told
     assert bench.cards == ["+explore-1: break", "-explore-1: break"]
     assert bench.slots.taken == 0
+
+
+async def test_a_fault_while_a_report_is_made_readable_ends_the_run_without_its_report(bench: Bench):
+    """The turn waited for ever, and the card stayed open."""
+    await bench.runs.spawn("explore", "unreadable")
+    with anyio.fail_after(10):
+        told = await bench.runs.wait()
+    assert "explore-1: done" in told
+    assert "cannot be shown" in told
+    assert bench.cards == ["+explore-1: unreadable", "-explore-1: unreadable"]
 
 
 async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench: Bench):
