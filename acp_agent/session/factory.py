@@ -318,8 +318,7 @@ class SessionFactory:
             return self._tools.backends.sandbox_around(editor=editor)
 
         def turn() -> str:
-            turns = self._session.turns
-            return "schedule" if turns.busy and turns.scheduled else ""
+            return "schedule" if self._session.turns.runs_scheduled else ""
 
         caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox, turn)
         return SessionGateState(

@@ -180,13 +180,18 @@ class SessionManager:
     ) -> AsyncGenerator[Session]:
         """Load a stored session in a new workspace and yield it. Its prompts wait until the body ends.
 
+        The turn of a scheduled prompt is ended, since the editor may no longer show the question that it waits for.
+
         Raises:
             RequestError: The session is unknown, runs a prompt, or is open in another process.
 
         """
-        if self.store is not None and session_id not in self._acts:
-            must_be_idle(self._known.get(session_id))  # a prompt after the load must wait for it
+        before = self._known.get(session_id)
+        if self.store is not None and session_id not in self._acts and not (before and before.turns.runs_scheduled):
+            must_be_idle(before)  # a prompt after the load must wait for it
         with self.loads.loading(session_id) as is_known:
+            if self.store is not None and before is not None:
+                await before.turns.end_scheduled_with_session()
             async with self._acts.hold(session_id):
                 if self.store is None:
                     is_known()

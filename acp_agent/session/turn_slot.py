@@ -104,6 +104,11 @@ class TurnSlot:
         return self._scope is not None
 
     @property
+    def runs_scheduled(self) -> bool:
+        """Whether a turn of a scheduled prompt runs."""
+        return self._scope is not None and self.scheduled
+
+    @property
     def going_on(self) -> bool:
         """Whether a turn runs that has not been cancelled."""
         return self._scope is not None and not self._scope.cancel_called
@@ -191,6 +196,12 @@ class TurnSlot:
         if self._scope is not None and not self._scope.cancel_called:
             self.session_ended = True
             self._scope.cancel()
+
+    async def end_scheduled_with_session(self) -> None:
+        """Cancel a scheduled turn as `end_with_session` does, and wait for its end."""
+        while self.runs_scheduled:
+            self.end_with_session()
+            await self.over()
 
     async def close(self, within: float = _CLOSING) -> None:
         """Refuse new turns, cancel the running one, and wait up to `within` seconds for its end."""

@@ -171,6 +171,29 @@ async def test_a_load_while_a_prompt_runs_is_refused_and_the_turn_goes_on(here: 
     assert here.engine(session).said == ["wait", "wait!"]
 
 
+@pytest.mark.parametrize("method", ["load", "resume"])
+async def test_a_load_ends_a_scheduled_turn_which_may_wait_for_the_user_for_ever(here: Process, method: str) -> None:
+    session = await here.new()
+    await here.say(session, "one")
+    turns, began, ended = here.session(session).turns, anyio.Event(), list[bool]()
+
+    async def settle(cancelled: bool) -> None:
+        ended.append(cancelled and turns.session_ended and not turns.gave_way)
+
+    async def scheduled() -> None:
+        async with turns.turn(settle, scheduled=True):
+            began.set()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduled)
+        await began.wait()
+        with anyio.fail_after(10):
+            await here.ask(method, session)
+    assert ended == [True]
+    assert (await here.told(session, "last"))[:2] == ["one", "one!"]
+
+
 async def test_a_prompt_that_comes_just_behind_a_load_is_never_broken_off_by_it(here: Process) -> None:
     """Either the load is refused, or the prompt runs in what was loaded, or finds nothing; and it is answered so."""
     session = await here.new()
