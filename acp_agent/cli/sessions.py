@@ -18,7 +18,7 @@ import anyio
 
 from acp_agent.cli.config import warn
 from acp_agent.cli.session_text import dollars, when, write_text
-from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file, snapshots_folder
+from acp_agent.config.files import DATA_VARIABLE, data_source, database_file, session_locks_file, snapshots_folder
 from acp_agent.config.load import Flags, load
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError
@@ -240,7 +240,7 @@ def sessions(args: argparse.Namespace) -> int:
         os.stat(os.path.join(folder, ""))
     except OSError as error:
         if not isinstance(error, FileNotFoundError) or os.environ.get(DATA_VARIABLE):
-            where = f"environment variable {DATA_VARIABLE}"
+            where = data_source(os.environ)
             raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
     if args.action == "list":  # nothing was ever stored, and `list` creates no database
         _print_none(args.cwd)

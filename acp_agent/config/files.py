@@ -203,7 +203,7 @@ def data_dir(environ: Mapping[str, str]) -> str:
         ConfigError: It is no folder, it belongs to another user, or it cannot be created.
 
     """
-    path, where = data_path(environ), f"environment variable {DATA_VARIABLE}"
+    path, where = data_path(environ), data_source(environ)
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         status = os.stat(path)
@@ -214,6 +214,11 @@ def data_dir(environ: Mapping[str, str]) -> str:
     if status.st_uid != os.geteuid():
         raise ConfigError(where, "", "", f"expected a folder of your own: {path} belongs to another user")
     return path
+
+
+def data_source(environ: Mapping[str, str]) -> str:
+    """Return what an error about the data folder names as its source."""
+    return f"environment variable {DATA_VARIABLE}" if environ.get(DATA_VARIABLE) else "data folder"
 
 
 def data_path(environ: Mapping[str, str]) -> str:

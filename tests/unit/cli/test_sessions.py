@@ -149,6 +149,15 @@ def test_a_data_folder_that_was_named_and_is_none_is_told(data, monkeypatch, act
     assert not data.exists()
 
 
+def test_the_variable_is_not_blamed_for_an_unusable_default_folder(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("ACP_AGENT_DATA_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(AgentError, match=r"^data folder: expected a folder for data: .*Not a directory"):
+        command("list")
+
+
 # ------------------------------------------------------------------------------------------- show
 
 

@@ -37,6 +37,14 @@ def test_a_file_in_its_place_is_told(tmp_path):
         data_dir({"ACP_AGENT_DATA_DIR": str(tmp_path / "data")})
 
 
+def test_the_variable_is_not_blamed_if_it_is_not_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"^data folder: expected a folder for data: .*file"):
+        data_dir({})
+
+
 def test_a_relative_folder_is_refused_since_editors_start_us_anywhere():
     with pytest.raises(ConfigError, match="ACP_AGENT_DATA_DIR = data: expected an absolute path"):
         data_path({"ACP_AGENT_DATA_DIR": "data"})
