@@ -27,7 +27,7 @@ from acp_agent.mcp.channel import (
     Sleep,
     SseSplitter,
 )
-from acp_agent.net.connection import Dial, McpHttpClient, McpResponse
+from acp_agent.net.connection import Dial, McpHttpClient, McpResponse, NotSentError
 from acp_agent.net.hosts import Resolve
 from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
 
@@ -39,6 +39,7 @@ _LISTEN_PAUSE: Final = 15.0
 _LONGEST_ERROR: Final = 64 * 1024
 _UNKNOWN_SESSION: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
 """What many servers say with status 400 of a session that they have forgotten. The standard wants 404."""
+_FORGOTTEN: Final = "the server has forgotten the session"
 _NOTICES: Final = 8
 """The most messages without an answer that are sent at once. Further ones are dropped."""
 
@@ -92,6 +93,7 @@ class HttpTransport:
         request = item.message
         assert isinstance(request, JSONRPCRequest)
         assert isinstance(request.id, int), "the session numbers its requests"
+        may_have_run = request.method == "tools/call"
         with anyio.CancelScope() as scope:
             self._posts[request.id] = scope
             try:
@@ -100,11 +102,14 @@ class HttpTransport:
                 failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the server {error}")
             except (ToolError, Refused) as error:
                 failure = error.failure
+                may_have_run = may_have_run and not isinstance(error, NotSentError)
             finally:
                 del self._posts[request.id]
             if failure is not None:
-                channel.answer_failure(item, failure)
-                if failure.category is ToolErrorCategory.NETWORK_ERROR:
+                is_lost = failure.category is ToolErrorCategory.NETWORK_ERROR
+                if not (is_lost and may_have_run):  # else the session says that the call may have had effects
+                    channel.answer_failure(item, failure)
+                if is_lost:
                     channel.mark_lost(failure.message)
 
     async def _post_request(self, item: SessionMessage, channel: MessageChannel) -> ToolFailure | None:
@@ -114,7 +119,7 @@ class HttpTransport:
         async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
             error = answer.failure()
             if answer.status == 404 and self._session:
-                channel.mark_lost("the server has forgotten the session")
+                _forgotten(channel, item)
             if request.method == "initialize" and error is None:
                 name = answer.headers.get(_SESSION, "")
                 if name and len(name) <= 1024 and name.isascii() and name.isprintable() and " " not in name:
@@ -126,7 +131,7 @@ class HttpTransport:
             else:
                 body, unaddressed = _addressed(await answer.body(MESSAGE_LIMIT), request.id)
                 if unaddressed and answer.status == 400 and self._session and _UNKNOWN_SESSION.search(body):
-                    channel.mark_lost("the server has forgotten the session")
+                    _forgotten(channel, item)
                 await channel.receive(body)
         if not channel.is_pending(item):
             return None
@@ -140,7 +145,7 @@ class HttpTransport:
             with anyio.move_on_after(_NOTICE_TIMEOUT), suppress(ToolError, Refused):
                 async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
                     if answer.status == 404 and self._session:
-                        channel.mark_lost("the server has forgotten the session")
+                        channel.mark_lost(_FORGOTTEN)
         finally:
             self._notices -= 1
 
@@ -160,6 +165,15 @@ class HttpTransport:
 
     def _headers(self, accept: str = "application/json, text/event-stream") -> dict[str, str]:
         return {"content-type": "application/json", "accept": accept, **self._session, **self._version}
+
+
+def _forgotten(channel: MessageChannel, refused: SessionMessage) -> None:
+    """End a connection whose session the server has forgotten. It has refused one request; others may have run."""
+    if isinstance(refused.message, JSONRPCRequest) and refused.message.method == "tools/call":
+        again = "Call the tool again. The server is connected anew."
+        message = f"{_FORGOTTEN}, so the call did not run"
+        channel.answer_failure(refused, ToolFailure(ToolErrorCategory.NETWORK_ERROR, message, again))
+    channel.mark_lost(_FORGOTTEN)
 
 
 def _addressed(body: bytes, number: int | str) -> tuple[bytes, bool]:

@@ -246,6 +246,10 @@ _VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 """Header values that every server understands (RFC 9110, 5.5): printable ASCII without a blank at either end."""
 
 
+class NotSentError(ToolError):
+    """A request that was not sent, because no connection was made."""
+
+
 class McpResponse:
     """A response whose body is still being received.
 
@@ -336,11 +340,15 @@ class McpHttpClient:
 
         Raises:
             RequestBlocked: The server may not be reached.
+            NotSentError: There was no connection to it.
             ToolError: There was no usable answer for another reason.
 
         """
         target = self._endpoint.target
-        judged = await locate(self._endpoint, self._resolve)
+        try:
+            judged = await locate(self._endpoint, self._resolve)
+        except ToolError as error:
+            raise NotSentError(*_parts(error)) from error
         scheme = b"https" if self._endpoint.tls else b"http"
         url = httpcore.URL(scheme=scheme, host=target.host.encode(), port=target.port, target=target.resource)
         backend = PinnedBackend(judged, self._dial)
@@ -351,6 +359,10 @@ class McpHttpClient:
                 async with connection.stream(method, url, headers=self._all(headers), content=body or None) as response:
                     backend.head_received()
                     yield McpResponse(target.host, response)
+        except ToolError as error:
+            if backend.address is None:
+                raise NotSentError(*_parts(error)) from error
+            raise
         finally:
             await backend.aclose()
 
@@ -370,6 +382,10 @@ class McpHttpClient:
             ("Accept-Encoding", "identity"),
             ("Connection", "close"),
         ]
+
+
+def _parts(error: ToolError) -> tuple[ToolErrorCategory, str, str]:
+    return error.failure.category, error.failure.message, error.failure.suggestion
 
 
 def _check_header(name: str, value: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, McpState
+from acp_agent.net.connection import system_dial
 from tests.mcp.stage import http, on_stage
 from tests.mcp.web_server import event, reply, stream, web_server
 from tests.rows import each_row
@@ -121,9 +122,49 @@ async def test_a_forgotten_session_is_begun_anew(code, said):
 
     async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
         await stage.reach(McpState.READY)
-        assert "has forgotten the session; the call may have had effects" in (await stage.failure()).message
+        assert "has forgotten the session, so the call did not run" in (await stage.failure()).message
         assert await stage.call() == "again"
         assert web.verbs().count("initialize") == 2
+
+
+async def test_a_call_beside_one_that_finds_the_session_forgotten_may_have_run():
+    came = anyio.Event()
+
+    async def call(request, writer):
+        if request.message["params"]["arguments"]["x"] == "slow":
+            came.set()
+            await asyncio.Event().wait()
+        reply(writer, status="404 Not Found")
+
+    async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
+        await stage.reach(McpState.READY)
+        slow = []
+
+        async def call_slowly():
+            slow.append(await stage.failure("slow"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_slowly)
+            await came.wait()
+            assert "did not run" in (await stage.failure("quick")).message
+        assert "has forgotten the session; the call may have had effects" in slow[0].message
+
+
+async def test_a_call_that_reached_no_server_is_not_said_to_have_run():
+    refuses = []
+
+    async def dial(address, port):
+        if refuses:
+            raise OSError(111, "refused")
+        return await system_dial(address, port)
+
+    async with web_server() as web, on_stage(http(web.port), dial=dial) as stage:
+        await stage.reach(McpState.READY)
+        refuses.append(True)
+        failure = await stage.failure()
+    assert failure.category is Category.NETWORK_ERROR
+    assert "no connection to 127.0.0.1" in failure.message
+    assert "may have had effects" not in failure.message
 
 
 # ------------------------------------------------------------------------------------- where it may be
@@ -395,7 +436,11 @@ async def test_a_connection_that_breaks_in_a_call_is_made_anew():
 
     async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
         await stage.reach(McpState.READY)
-        assert (await stage.failure()).category is Category.NETWORK_ERROR
+        failure = await stage.failure()
+        assert failure.category is Category.NETWORK_ERROR
+        assert "broke off its answer" in failure.message
+        assert "the call may have had effects" in failure.message
+        assert failure.suggestion == "Check what it did before you repeat it."
         assert await stage.call() == "back"
 
 
