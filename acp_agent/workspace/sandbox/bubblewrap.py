@@ -146,6 +146,9 @@ class _Holder:
     Raises OSError if it cannot be made.
 
     words    the words that start bubblewrap, without the program that it runs
+
+    pid      the process
+    told     a descriptor that `select.poll` reports once the process was killed
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -161,14 +164,14 @@ class _Holder:
                 answer += part
         assert builder.stdin is not None
         assert builder.stdout is not None
-        self._process, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
+        self.pid, self._pipes, ready = 0, (builder.stdin, builder.stdout), b""
         with suppress(ValueError, KeyError, OSError):
-            self._process = int(json.loads(answer)["child-pid"])
-            claim(self._process)
+            self.pid = int(json.loads(answer)["child-pid"])
+            claim(self.pid)
             builder.stdin.write(b".")
             ready = _next_bytes(builder.stdout.fileno(), until)  # from then on all is built, and others may enter
         if ready:
-            restore_limits(self._process)
+            restore_limits(self.pid)
             builder.kill()  # it would only wait for the holder, and takes more memory
         else:
             self.close()
@@ -179,7 +182,6 @@ class _Holder:
         if not ready:
             raise OSError("bubblewrap could not build namespaces that last")
         self.told = self._pipes[1].fileno()
-        self.proc = f"/proc/{self._process}"
 
     def close(self) -> None:
         """End the process. Commands that still run in its namespaces keep them."""
@@ -187,10 +189,10 @@ class _Holder:
         told.close()
         end = select.poll()
         end.register(answers, 0)  # only its end counts
-        if end.poll(_NEEDED * 1000) and self._process:
+        if end.poll(_NEEDED * 1000) and self.pid:
             with suppress(ChildProcessError):  # orphans do not become our children
-                os.waitpid(self._process, 0)
-            release(self._process)
+                os.waitpid(self.pid, 0)
+            release(self.pid)
         answers.close()
 
 
@@ -228,7 +230,7 @@ class SessionNetwork:
         self._holder = _Holder([*words, "--cap-add", "CAP_SYS_ADMIN", "--ro-bind", "/", "/"])
         self.end = select.poll()
         self.end.register(self._holder.told, 0)  # tells only the end
-        spaces = f"{self._holder.proc}/ns"
+        spaces = f"/proc/{self._holder.pid}/ns"
         self.enter = (_nsenter(), f"--user={spaces}/user", f"--net={spaces}/net", "--preserve-credentials")
 
     def listener(self) -> socket.socket:
@@ -283,11 +285,11 @@ class HeldWalls:
             self._watch("/proc/self/mountinfo", opened)
             self._identities = [*map(_identity, self._paths)]
             self.places = _places(mounts)
-            holder = _Holder([*network.enter, "--", *building])
-            opened.callback(holder.close)
-            self._changes.register(holder.told, 0)
-            self._watch(f"{holder.proc}/mountinfo", opened)
-            enter = (*network.enter, f"--mount={holder.proc}/ns/mnt", "--", bubblewrap(), *_NAMESPACES, *user)
+            self.holder = _Holder([*network.enter, "--", *building])
+            opened.callback(self.holder.close)
+            self._changes.register(self.holder.told, 0)
+            self._watch(f"/proc/{self.holder.pid}/mountinfo", opened)
+            enter = (*network.enter, f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", bubblewrap(), *_NAMESPACES, *user)
             kernel = [word for path in _of_the_kernel() for word in ("--ro-bind-try", path, path)]
             own = ("--tmpfs", _SHARED_MEMORY, "--proc", "/proc", *kernel)
             self.words = (*enter, "--cap-drop", "ALL", "--dev-bind", "/", "/", *own)

@@ -1,9 +1,12 @@
 """Walls that a session holds and each command gets a copy of, on the real kernel."""
 
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +16,7 @@ import psutil
 import pytest
 
 from acp_agent.core.backends import CommandRequest
+from acp_agent.core.types import Access
 from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.sandbox import bubblewrap as module
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, HeldWalls
@@ -64,19 +68,29 @@ def protects(path: str) -> bool:
     return path.endswith("/protected")
 
 
-@pytest.fixture
-def holding() -> Iterator[Holding]:
+def refuses(path: str, access: Access) -> str | None:
+    return "secret" if access is Access.READ and path.endswith(("/secret", "/closed")) else None
+
+
+@contextmanager
+def held_walls() -> Iterator[Holding]:
     with TemporaryDirectory(dir="/var/tmp") as folder:
         root = Path(folder) / "root"
         root.mkdir()
         (root / "protected").write_text("as it was\n")
         (root / "secret").write_text("visible-if-it-escapes\n")
-        rules = WallRules((str(root),), protects, lambda path, _: "secret" if path.endswith("/secret") else None)
-        sandbox = SessionSandbox(rules, child_environment(os.environ), TIER)
+        (root / "closed").mkdir()
+        sandbox = SessionSandbox(WallRules((str(root),), protects, refuses), child_environment(os.environ), TIER)
         try:
             yield Holding(root, sandbox)
         finally:
             sandbox.close()
+
+
+@pytest.fixture
+def holding() -> Iterator[Holding]:
+    with held_walls() as holding:
+        yield holding
 
 
 def test_walls_are_held_from_their_second_command_on(holding: Holding):
@@ -113,6 +127,50 @@ def test_a_copy_has_processes_and_shared_memory_of_its_own(holding: Holding):
     assert holding.run("echo lost > /dev/null; head -c 3 /dev/zero | od -An -c").split() == ["\\0"] * 3
 
 
+def test_a_hidden_folder_is_empty_and_stays_so_in_a_copy(holding: Holding):
+    (holding.folder / "closed/file").write_text("visible-if-it-escapes\n")
+    for _ in range(3):
+        said = holding.run("cat closed/*; touch closed/made")
+        assert "visible" not in said
+        assert "Read-only file system" in said
+    assert holding.held == [False, True, True]
+
+
+def test_what_holds_walls_can_do_nothing_itself(holding: Holding):
+    for _ in range(2):
+        holding.run("true")
+    (held,) = holding.walls
+    status = Path(f"/proc/{held.holder.pid}/status").read_text()
+    assert re.findall(r"^Cap(?:Eff|Prm|Inh):\s*(\w+)$", status, re.MULTILINE) == ["0" * 16] * 3
+
+
+def test_the_walls_of_earlier_rules_are_given_up(holding: Holding):
+    for number in range(4):
+        folder = holding.folder / str(number)
+        folder.mkdir()
+        holding.sandbox.adopt(WallRules((str(holding.folder), str(folder)), protects, refuses, hidden=(str(folder),)))
+        for _ in range(2):
+            holding.run("true")
+    assert holding.held == [False, True] * 4
+    assert len(holding.walls) == module._MOST_HELD
+
+
+def test_a_file_with_the_number_of_a_removed_one_is_hidden_as_well(holding: Holding):
+    secret = holding.folder / "secret"
+    for _ in range(2):
+        holding.run("true")
+    before = secret.stat().st_ino
+    for _ in range(50):
+        secret.unlink()
+        secret.write_text("visible-if-it-escapes\n")
+        if secret.stat().st_ino == before:
+            break
+    else:
+        pytest.skip("this file system does not use numbers of files again")
+    said = holding.run("echo here; cat secret")
+    assert (said[:5], "visible" in said, holding.held[-1]) == ("here\n", False, False)
+
+
 def test_the_settings_of_the_kernel_stay_read_only_in_a_copy(holding: Holding):
     settings = "/proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity /proc/sysrq-trigger"
     tried = f"for each in {settings}; do if [ -e $each ]; then (: >> $each) 2>/dev/null && echo $each; fi; done"
@@ -129,7 +187,7 @@ def remake_folder(folder: Path, name: str) -> None:
     moved = folder.with_name("moved")
     folder.rename(moved)
     folder.mkdir()
-    for each in ("secret", "protected"):
+    for each in ("secret", "protected", "closed"):
         (moved / each).rename(folder / each)
     (folder / name).write_text("visible-if-it-escapes\n")
 
@@ -166,8 +224,7 @@ def test_walls_whose_holder_was_killed_are_built_again(holding: Holding):
     for _ in range(2):
         holding.run("true")
     (held,) = holding.walls
-    mount = next(word for word in held.words if word.startswith("--mount="))
-    process = psutil.Process(int(mount.split("/")[2]))
+    process = psutil.Process(held.holder.pid)
     process.send_signal(signal.SIGKILL)
     psutil.wait_procs([process], timeout=10)
     assert [holding.run("echo here") for _ in range(3)] == ["here\n"] * 3
@@ -208,6 +265,10 @@ def test_a_command_that_reaches_other_hosts_builds_its_own_walls(holding: Holdin
     assert holding.held == [False] * 6
 
 
+def lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
 def test_walls_out_of_use_last_until_commands_that_were_given_them_have_started(
     holding: Holding, monkeypatch: pytest.MonkeyPatch
 ):
@@ -215,16 +276,17 @@ def test_walls_out_of_use_last_until_commands_that_were_given_them_have_started(
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     for _ in range(2):
         holding.run("true")
-    with holding.sandbox.launch(["true"], str(holding.folder)) as launch:
+    left = [holding.walls[0].holder.pid]
+    for _ in range(2):
         replace_file(holding.folder, "protected")
-        holding.run("true")
-        assert not subprocess.run(["test", "-e", launch.arguments[4].partition("=")[2]], check=False).returncode
-    assert len(holding.built._left) == 1
+        for _ in range(2):
+            holding.run("true")
+        left.append(holding.walls[0].holder.pid)
+        assert all(map(lives, left))
     now[0] += module._STARTED + 1
-    holding.run("true")
     replace_file(holding.folder, "protected")
     holding.run("true")
-    assert [since for since, _ in holding.built._left] == [now[0]]
+    assert [*map(lives, left)] == [False, False, True]
 
 
 def test_nothing_of_held_walls_is_left_at_the_end(holding: Holding):
@@ -237,3 +299,28 @@ def test_nothing_of_held_walls_is_left_at_the_end(holding: Holding):
     holding.sandbox.close()
     assert open_fds() <= before
     assert not [each for each in {*psutil.Process().children()} - children if each.status() != psutil.STATUS_ZOMBIE]
+
+
+def print_what_a_mount_changes() -> None:
+    with held_walls() as holding:
+        place = holding.folder / "mounted"
+        place.mkdir()
+        for _ in range(2):
+            holding.run("true")
+        subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
+        (place / "file").write_text("in the mount\n")
+        said = [holding.run("cat mounted/file") for _ in range(3)]
+        subprocess.run(["umount", "--lazy", place], check=True)
+        print(said, holding.held)
+
+
+def test_walls_are_built_again_when_a_mount_of_the_machine_has_changed():
+    """The process has mounts of its own, since other tests would notice a change of those of the machine."""
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount")
+    code = "from tests.unit.workspace.sandbox.test_held_walls import print_what_a_mount_changes as main; main()"
+    ended = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    said, held = ["in the mount\n"] * 3, [False, True, False, True, True]
+    assert (ended.stdout, ended.stderr) == (f"{said} {held}\n", "")
