@@ -124,12 +124,17 @@ class GrepQuery:
 
 @frozen
 class GrepMatch:
-    """One line: absolute path, 1-based number, text without its newline. `matched` is False for a line of context."""
+    """One line: absolute path, 1-based number, text without its newline. `matched` is False for a line of context.
+
+    The text of a line over 64 KiB is its beginning. `column` counts the characters of a long line before its first
+    match. It is None if the match is not in the text.
+    """
 
     path: str
     line: int
     text: str
     matched: bool = True
+    column: int | None = 0
 
 
 @frozen

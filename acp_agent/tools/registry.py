@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
+from acp_agent.core.secrets import Redact
 from acp_agent.core.types import ALIASES, JsonObject, ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.bash import Bash, Process, TypesCommands, no_shell
@@ -41,6 +42,7 @@ class ToolLimits(NamedTuple):
     diagnostics                 problems that diagnostics shows if the model names no number
     checker_seconds             seconds for each of its checkers
     guards_secrets              whether a search leaves out files that may contain secrets unless the call names them
+    redact                      removes secrets; None if `grep` is to show only the beginnings of long lines
     """
 
     command_seconds: float = 600
@@ -55,6 +57,7 @@ class ToolLimits(NamedTuple):
     diagnostics: int = 50
     checker_seconds: float = 120
     guards_secrets: bool = True
+    redact: Redact | None = None
 
 
 _DEFAULTS = ToolLimits()
@@ -101,7 +104,12 @@ def _file_tools(limits: ToolLimits, seen: SeenFiles, *, rich_kinds: bool) -> tup
         Edit(max_bytes=limits.write_bytes, seen=seen),
         ListDirectory(kind=kind(ToolKind.SEARCH)),
         FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=guards_secrets),
-        Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars, guards_secrets=guards_secrets),
+        Grep(
+            max_matches=limits.grep_matches,
+            max_line_chars=limits.match_chars,
+            redact=limits.redact,
+            guards_secrets=guards_secrets,
+        ),
         Outline(),
         CreateDirectory(seen, kind=kind(ToolKind.EDIT)),
         DeletePath(seen, kind=kind(ToolKind.DELETE)),

@@ -1,21 +1,26 @@
 """grep and find_path: find lines of files by a regular expression, and files and folders by a glob."""
 
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.secrets import Secrecy, secrecy
+from acp_agent.core.secrets import Redact, Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
-from acp_agent.text import counted, title, visible
+from acp_agent.text import NOTE_SIZE, counted, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
+from acp_agent.workspace.text_files import noted
 
 _MOST_CONTEXT = 20
 _GAP = "--"
 _KB = 1024
 _MOST_NAMED = 3
+_COUNTED = 10_000
+"""Missing characters of a line that are counted. A line comes without what stands behind its first 64 KiB."""
+_MOST_REDACTED = 1024 * 1024
+"""Characters of long lines in which secrets are looked for. Of further lines the beginning is shown."""
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
 _NOT_AS_WINDOWS = "[files in Windows-1252 match such characters only if path names the file]"
@@ -53,9 +58,12 @@ class Grep(Tool[GrepParams]):
     cacheable = True
     params = GrepParams
 
-    def __init__(self, *, max_matches: int, max_line_chars: int, guards_secrets: bool = True) -> None:
+    def __init__(
+        self, *, max_matches: int, max_line_chars: int, redact: Redact | None = None, guards_secrets: bool = True
+    ) -> None:
         self._max_matches = max_matches
         self._max_line_chars = max_line_chars
+        self._redact = redact
         self._guards_secrets = guards_secrets
 
     def title(self, params: GrepParams) -> str:
@@ -95,7 +103,7 @@ class Grep(Tool[GrepParams]):
         elif params.files_only:
             lines = _files(found, base, query)
         else:
-            lines = self._lines(found, base, query)
+            lines = self._lines(found, base, query, await self._without_secrets(found.matches))
         first_hits = {match.path: match.line for match in reversed(found.matches) if match.matched}
         locations = [Location(path, first_hits[path]) for path in sorted(first_hits)[:_MOST_LOCATIONS]]
         return ToolResult("\n".join((*lines, *_left_out(found, base))), locations=tuple(locations))
@@ -107,18 +115,46 @@ class Grep(Tool[GrepParams]):
         named = (params.path, context.files.resolve(params.path, Access.LIST), _below(params))
         return Secrecy.GUARDED if any(map(secrecy, named)) else Secrecy.OPEN
 
-    def _lines(self, found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:
+    async def _without_secrets(self, matches: Sequence[GrepMatch]) -> set[str]:
+        """Return the long lines without secrets, of which any part may be shown.
+
+        A part of another line could show the rest of a secret without the beginning by which it is recognised.
+        """
+        redact, long, size = self._redact, list[str](), 0
+        if redact is None:
+            return set()
+        for match in matches:
+            if match.column and len(match.text) > self._max_line_chars + NOTE_SIZE and size <= _MOST_REDACTED:
+                long.append(match.text)
+                size += len(match.text)
+        return await noted(lambda: {text for text in long if redact(text) == text}, size)
+
+    def _lines(self, found: GrepMatches, base: str, query: GrepQuery, clean: set[str]) -> Iterator[str]:
         last: GrepMatch | None = None
         for match in found.matches:
             if last is None or match.path != last.path:
                 yield visible(relative(match.path, base))
             elif query.around() != (0, 0) and match.line != last.line + 1:
                 yield _GAP
-            yield f"{match.line}{':' if match.matched else '-'}{cut(match.text, self._max_line_chars)}"
+            yield f"{match.line}{':' if match.matched else '-'}{_around(match, self._max_line_chars, clean)}"
             last = match
         shown = sum(match.matched for match in found.matches)
         where = f" in {'1 file' if found.files == 1 else f'{found.files:,} files'}"
         yield _total(shown, found.total, query.offset, "match", "matches", capped=found.capped, where=where)
+
+
+def _around(match: GrepMatch, limit: int, clean: set[str]) -> str:
+    """Return a line, or the beginning of a long one. Of a long line in `clean`, return the part with the match."""
+    text, column = match.text, match.column
+    if len(text) <= limit + NOTE_SIZE:
+        return text
+    start = column - limit // 4 if column is not None and column > limit * 3 // 4 and text in clean else 0
+    before = f"[{start} characters] …" if start else ""
+    if column is None:
+        elsewhere = " [the match is further on: `grep -o` in bash shows it]"
+    else:
+        elsewhere = f" [the match is further on, behind {column} characters]" if column - start >= limit else ""
+    return f"{before}{cut(text[start:], limit, _COUNTED)}{elsewhere}"
 
 
 def _files(found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:

@@ -391,7 +391,7 @@ def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
 
 
-_COUNTED = 100_000  # the largest number of missing characters that is named exactly
+_COUNTED = 100_000
 
 
 def split_lines(text: str) -> list[str]:
@@ -402,13 +402,16 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def cut(line: str, limit: int) -> str:
-    """Return the line, or its first `limit` characters and how many are missing, if that is clearly shorter."""
+def cut(line: str, limit: int, counted: int = _COUNTED) -> str:
+    """Return the line, or its first `limit` characters and how many are missing, if that is clearly shorter.
+
+    counted   the largest number of missing characters that is named exactly
+    """
     missing = len(line) - limit
     if missing <= NOTE_SIZE:
         return line
     # Of a very long line only the beginning may have been read.
-    return f"{line[:limit]}… [{missing if missing <= _COUNTED else f'over {_COUNTED}'} more characters]"
+    return f"{line[:limit]}… [{missing if missing <= counted else f'over {counted}'} more characters]"
 
 
 def numbered(lines: Iterable[str], first: int, limit: int) -> str:

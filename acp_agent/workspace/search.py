@@ -41,6 +41,8 @@ from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096
+_SHORT_LINE = 200
+"""Characters of a line that is shown whole, or nearly so, wherever its match is."""
 _BLOCK = 1024 * 1024
 _MOST_COUNTED = 20_000
 """Matching lines that a search counts before it may stop."""
@@ -69,13 +71,17 @@ async def grep(
     return await _grep_file(place, query, program, seconds)
 
 
+def _compiled(query: GrepQuery) -> LinearRegex:
+    return LinearRegex(query.pattern, case_sensitive=query.case_sensitive, by_line=True)
+
+
 def _check_pattern(query: GrepQuery) -> None:
     """Raise ToolError unless RE2 takes the pattern: its errors are short, and its patterns run in linear time."""
     if len(query.pattern) > _LONGEST_PATTERN:
         msg = f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters"
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
     try:
-        LinearRegex(query.pattern, case_sensitive=query.case_sensitive, by_line=True)
+        _compiled(query)
     except ValueError as error:
         raise ToolError(
             ToolErrorCategory.INVALID_PARAMETERS,
@@ -341,6 +347,7 @@ class _Lines:
         self.last = ""
         self._most = _most(query)
         self._found: list[GrepMatch] = []
+        self._pattern: LinearRegex | None = None  # only long lines need it
 
     async def take(self, chunk: bytes) -> bool:
         """Take what ripgrep printed. Return True if no more is needed."""
@@ -398,7 +405,15 @@ class _Lines:
         if not self._query.limit:
             self._counts.append((absolute, len(matched)))
         for line in shown:
-            self._found.append(GrepMatch(absolute, line.number, decode_line(line.text), line.matched))
+            text = decode_line(line.text)
+            column = self._column(text) if line.matched and len(text) > _SHORT_LINE else 0
+            self._found.append(GrepMatch(absolute, line.number, text, line.matched, column))
+
+    def _column(self, text: str) -> int | None:
+        self._pattern = self._pattern or _compiled(self._query)
+        data = text.encode(errors="replace")
+        at = self._pattern.find(data, 0, check_cancelled)
+        return None if at is None else len(data[:at].decode(errors="replace"))
 
     def _with_context(self, lines: list[FoundLine], wanted: set[int]) -> list[FoundLine]:
         before, after = self._query.around()

@@ -429,6 +429,7 @@ class SessionTools:
             diagnostics=tools.diagnostics.max_diagnostics,
             checker_seconds=tools.diagnostics.timeout,
             guards_secrets=tools.verifiers.firewall,
+            redact=self._redactor,
         )
         asker = self._needs.elicitor
         own = default_tools(

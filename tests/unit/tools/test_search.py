@@ -11,6 +11,7 @@ from acp_agent.core.backends import FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolKind
+from acp_agent.output.redaction.redactor import Redactor
 from acp_agent.tools.path_tools import ListDirectory
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.workspace.local_files import LocalFileSystem
@@ -383,6 +384,54 @@ async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_as
     assert (await disk.run("grep", pattern="nothing", glob="*.json", files_only=True)).endswith(f"\n{told}")
     assert "1:" not in await disk.run("grep", pattern="KEY", glob=".{env,x}", context=1)
     assert "1:" not in await disk.run("grep", pattern="KEY", glob="[.]env")
+
+
+async def test_of_a_long_line_the_part_with_the_match_is_shown(tmp_path):
+    (tmp_path / "min.js").write_text("ä;" * 5000 + 'VERSION="1.2.3";' + "b;" * 40_000 + 'LAST="9"')
+    disk = Disk(tmp_path, ToolLimits(match_chars=40, redact=Redactor()))
+
+    assert await disk.run("grep", pattern="version", path="min.js", case_sensitive=False) == (
+        f'min.js\n1:[9990 characters] …{"ä;" * 5}VERSION="1.2.3";{"b;" * 7}… [over 10000 more characters]\n'
+        "[1 match in 1 file]"
+    )
+    far = await disk.run("grep", pattern="LAST=", glob="*.js")
+    assert "… [over 10000 more characters] [the match is further on: `grep -o` in bash shows it]\n" in far
+
+
+@each_row("pattern", ["fake", "9{20}", "END", "later"])
+async def test_of_a_long_line_with_a_secret_only_the_beginning_is_shown(tmp_path, pattern):
+    """A part of it could show the rest of the secret without the beginning by which it is recognised."""
+    key = "-----BEGIN PRIVATE KEY-----" + "fake" * 300 + "9" * 300 + "-----END PRIVATE KEY-----"
+    (tmp_path / "line.json").write_text("ab " * 100 + key + " cd" * 100 + " later " + "ef " * 100)
+    found = await Disk(tmp_path, ToolLimits(match_chars=40, redact=Redactor())).run(
+        "grep", pattern=pattern, path="line.json"
+    )
+    assert found.splitlines()[1].startswith(f"1:{'ab ' * 13}a… [")
+    assert "[the match is further on, behind " in found
+    assert not any(part in found for part in ("fakefake", "999", "later"))
+
+
+async def test_without_a_redactor_only_the_beginning_of_a_long_line_is_shown(tmp_path):
+    (tmp_path / "min.js").write_text("a;" * 1000 + "here")
+    found = await Disk(tmp_path, ToolLimits(match_chars=40)).run("grep", pattern="here", path="min.js")
+    assert (
+        found.splitlines()[1]
+        == f"1:{'a;' * 20}… [1964 more characters] [the match is further on, behind 2000 characters]"
+    )
+
+
+async def test_secrets_are_looked_for_in_a_limited_number_of_long_lines(tmp_path):
+    (tmp_path / "min.js").write_text("\n".join(f"{number}{'a;' * 20_000}here" for number in range(40)))
+    looked = list[str]()
+
+    def redact(text: str) -> str:
+        looked.append(text)
+        return text
+
+    found = await Disk(tmp_path, ToolLimits(match_chars=40, redact=redact)).run("grep", pattern="here", path="min.js")
+    assert 20 < len(looked) < 30
+    assert found.count("a;here") == len(looked)
+    assert found.count("further on") == 40 - len(looked)
 
 
 @each_row(
