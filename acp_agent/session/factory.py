@@ -318,7 +318,8 @@ class SessionFactory:
             return self._tools.backends.sandbox_around(editor=editor)
 
         def turn() -> str:
-            return "schedule" if self._session.turns.runs_scheduled else ""
+            turns = self._session.turns
+            return "schedule" if turns.busy and turns.scheduled else ""
 
         caller = Caller(self._session.id, self._cwd, memory.trust.of, sandbox, turn)
         return SessionGateState(
