@@ -118,7 +118,7 @@ class BackgroundTasks:
 
     def __init__(self, crashed: Callable[[BaseException], object]) -> None:
         self._crashed = crashed
-        self._running = dict[asyncio.Task[None], anyio.CancelScope]()
+        self._running = dict[asyncio.Task[None], tuple[Callable[[], Awaitable[None]], anyio.CancelScope]]()
         self._is_cancelled = False
 
     def start(self, job: Callable[[], Awaitable[None]]) -> None:
@@ -127,7 +127,7 @@ class BackgroundTasks:
         if self._is_cancelled:
             scope.cancel()
         task = asyncio.get_running_loop().create_task(self._run(job, scope))
-        self._running[task] = scope
+        self._running[task] = job, scope
         task.add_done_callback(self._running.pop)
 
     async def _run(self, job: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
@@ -139,11 +139,12 @@ class BackgroundTasks:
             except BaseException as error:  # noqa: BLE001 - the other tasks store the sessions
                 self._crashed(error)
 
-    def cancel(self) -> None:
-        """Cancel all tasks, also those that begin later."""
+    def cancel(self, spared: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Cancel all tasks but those of the spared job, also those that begin later."""
         self._is_cancelled = True
-        for scope in self._running.values():
-            scope.cancel()
+        for job, scope in self._running.values():
+            if job != spared:
+                scope.cancel()
 
     async def __aenter__(self) -> None:
         """Begin. There is nothing to do."""
@@ -242,6 +243,7 @@ class App:
         except BaseException as error:  # noqa: BLE001 - sessions are stored before the process ends
             self._crashed(error)
         await self._sessions.flush(within=_LAST_SEND, patience=_LAST_WRITE)
+        self.tasks.cancel(self._handle_signals)  # the others would log that the database is closed
         if self._process is not None:
             await self._process.aclose()
         if self._database is not None:

@@ -115,7 +115,7 @@ async def test_however_serving_ends_the_sessions_are_stored_and_everything_is_cl
         failing = {} if failure is None else {"serve": failure}
         app = made(
             exit_code=0,
-            tasks=SimpleNamespace(start=tasks.append),
+            tasks=SimpleNamespace(start=tasks.append, cancel=lambda *spared: log.append(("tasks.cancel", *spared))),
             _handle_signals="signals",
             _opened="opened",
             _last_resort=SimpleNamespace(arm=lambda: log.append("armed")),
@@ -131,6 +131,7 @@ async def test_however_serving_ends_the_sessions_are_stored_and_everything_is_cl
             ("server.serve", app._last_resort.arm, "opened"),
             *crashed,
             ("sessions.flush", ("within", module._LAST_SEND), ("patience", module._LAST_WRITE)),
+            ("tasks.cancel", "signals"),
             ("process.aclose",),
             ("database.aclose",),
         ]

@@ -106,3 +106,30 @@ async def test_a_block_that_is_cancelled_while_it_waits_cancels_the_tasks_and_wa
             scope.cancel()
     assert scope.cancelled_caught
     assert ended == ["cleaned up"]
+
+
+async def test_one_job_may_be_spared_while_the_others_are_cancelled():
+    ended, crashes = list[str](), list[BaseException]()
+
+    async def spared() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("spared")
+
+    async def other() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("other")
+
+    tasks = BackgroundTasks(crashes.append)
+    async with tasks:
+        tasks.start(spared)
+        tasks.start(other)
+        await all_tasks_blocked()
+        tasks.cancel(spared)
+        await all_tasks_blocked()
+        assert ended == ["other"]
+        tasks.cancel()
+    assert (ended, crashes) == (["other", "spared"], [])
