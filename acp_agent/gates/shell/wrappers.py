@@ -44,7 +44,12 @@ _SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them
     r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpIiMm0-9]*e", re.DOTALL
 )
 
-_MOST_STARTS = 8  # words of a command at which one may begin that starts others, and further ones of a plain command
+MAX_EXPANDED = 8
+"""The most words that are read as the beginning of a command with all that it starts, in a call that is unclear."""
+
+MAX_GUESSED = 64
+"""The most words of such a call at which a command may begin. A text with more counts as unread."""
+
 MAX_WRAPPERS = 2 * MAX_DEPTH
 """The most nested wrappers that are read."""
 
@@ -69,6 +74,7 @@ class Expander:
     files       the texts that the same command line wrote to files, by file name, in case it runs them as scripts
     functions   the names of the functions that the command line defines
     call        returns what a call of a function runs
+    guessed     whether its commands are themselves guesses about an unclear wrapper
     """
 
     read: ReadText
@@ -76,6 +82,7 @@ class Expander:
     files: Mapping[str, str]
     functions: frozenset[str] = frozenset()
     call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
+    guessed: bool = False
 
     def expand(self, command: Command, depth: int = 0) -> Command:
         """Return the command with everything that it starts. A function of the same name may run as well."""
@@ -160,9 +167,12 @@ class Expander:
 
     def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
-        found = [self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:_MOST_STARTS]]
-        found += [Command(command.argv[start:]) for start in starts[_MOST_STARTS : 2 * _MOST_STARTS]]
-        further = [CUT] if len(starts) > 2 * _MOST_STARTS else []  # a text that cannot be read
+        inner = replace(self, guessed=True)
+        found = [inner.expand(Command(command.argv[start:]), depth + 2) for start in starts[:MAX_EXPANDED]]
+        further = list[str]()
+        if not self.guessed:  # else these words are words of the outer command, too
+            found += [Command(command.argv[start:]) for start in starts[MAX_EXPANDED:MAX_GUESSED]]
+            further += [CUT] if len(starts) > MAX_GUESSED else []  # a text that cannot be read
         lines = self._texts(Command(()), [*further, *(word for word in command.argv[1:] if " " in word)])
         return (*found, *lines.runs)
 

@@ -212,6 +212,13 @@ def test_no_word_that_xargs_is_given_is_dropped(text: str) -> None:
     assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
+@pytest.mark.parametrize("many", [9, 500, 10_000])
+@pytest.mark.parametrize("last", ["rm -rf /", "sudo ls", "env rm -rf /", "sh -c 'rm -rf /'"])
+def test_no_word_behind_an_unknown_option_of_a_wrapper_is_dropped(last: str, many: int) -> None:
+    """Only the first 8 words were taken for the beginning of a command."""
+    assert isinstance(judge(ShellText(f"strace --unknown {'a ' * many}{last}"), BlocklistPolicy()), Deny)
+
+
 @pytest.mark.parametrize("many", [40, 2000])
 @pytest.mark.parametrize(
     ("before", "each", "last", "after"),
@@ -305,7 +312,8 @@ LIMITS = {
     "shell.words._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.words._LONGEST_WORD": REFUSED,
     "shell.wrappers.MAX_WRAPPERS": REFUSED,
-    "shell.wrappers._MOST_STARTS": REFUSED,
+    "shell.wrappers.MAX_EXPANDED": OTHERWISE,  # others are read as plain commands
+    "shell.wrappers.MAX_GUESSED": REFUSED,
     "paths.command_paths.MAX_FOLDERS": ASKED,
     "paths.command_paths.MAX_WORDS": ASKED,
     "paths.command_paths._MAX_WORD": OTHERWISE,  # no path is longer
