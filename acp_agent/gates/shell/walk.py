@@ -9,7 +9,7 @@ from tree_sitter import Node
 from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
-from acp_agent.gates.shell.words import Piece, Word, ansi_c, may_vanish, pieces, spread, variants
+from acp_agent.gates.shell.words import Piece, Word, ansi_c, emptied, pieces, spread, unknown, variants
 
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 _GLOB = frozenset("*?[")
@@ -209,29 +209,6 @@ def _printed_into(args: tuple[str, ...]) -> str:
     return ""
 
 
-def _unknown(piece: Piece) -> Piece:
-    """Return a piece as if its variable were unknown, if it may have another value than the variable."""
-    return piece._replace(variable=f"{piece.variable}?") if piece.changed else piece
-
-
-def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
-    """Return the words without the unknown variables that are part of the program's name or a whole word.
-
-    `$x curl`, `"$@" curl`, `cu${x}rl` and `sh -c $x curl` run curl if `x` is empty. Other variables stay, because
-    `rm -rf $folder/` must not be taken for `rm -rf /`.
-    """
-
-    def unknown(piece: Piece) -> bool:
-        return bool(piece.variable) and piece.variable not in known
-
-    def vanishes(word: Word) -> bool:
-        gone = (unknown(piece) and may_vanish(piece) if piece.variable else not piece.text for piece in word)
-        return any(map(may_vanish, word)) and all(gone)
-
-    first = [] if vanishes(words[0]) else [piece for piece in words[0] if not unknown(piece)]
-    return [first, *(word for word in words[1:] if not vanishes(word))]
-
-
 def _set(args: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words that `set` makes the shell's arguments (`$1`, …): all but its own options."""
     at = 0
@@ -267,10 +244,10 @@ def commands(
             break
         forms = variants(candidate.words, guesses.known)
         if guesses.known and any(piece.variable for word in candidate.words for piece in word):
-            forms += variants(_emptied(candidate.words, guesses.known), guesses.known)
+            forms += variants(emptied(candidate.words, guesses.known), guesses.known)
             if any(piece.changed for word in candidate.words for piece in word):
-                unknown = [[_unknown(piece) for piece in word] for word in candidate.words]
-                forms += variants(unknown, guesses.known) + variants(_emptied(unknown, guesses.known), guesses.known)
+                unsure = [[unknown(piece) for piece in word] for word in candidate.words]
+                forms += variants(unsure, guesses.known) + variants(emptied(unsure, guesses.known), guesses.known)
         if fields and any(piece.variable for word in candidate.words for piece in word):
             forms += variants(candidate.words, fields)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}

@@ -259,6 +259,29 @@ def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
             yield tuple(each[at % len(each)] for each in values)
 
 
+def unknown(piece: Piece) -> Piece:
+    """Return a piece as if its variable were unknown, if it may have another value than the variable."""
+    return piece._replace(variable=f"{piece.variable}?") if piece.changed else piece
+
+
+def emptied(words: list[Word], known: Mapping[str, tuple[str, ...]]) -> list[Word]:
+    """Return the words without the unknown variables that are part of the program's name or a whole word.
+
+    `$x curl`, `"$@" curl`, `cu${x}rl` and `sh -c $x curl` run curl if `x` is empty. Other variables stay, because
+    `rm -rf $folder/` must not be taken for `rm -rf /`.
+    """
+
+    def is_unknown(piece: Piece) -> bool:
+        return bool(piece.variable) and piece.variable not in known
+
+    def vanishes(word: Word) -> bool:
+        gone = (is_unknown(piece) and may_vanish(piece) if piece.variable else not piece.text for piece in word)
+        return any(map(may_vanish, word)) and all(gone)
+
+    first = [] if vanishes(words[0]) else [piece for piece in words[0] if not is_unknown(piece)]
+    return [first, *(word for word in words[1:] if not vanishes(word))]
+
+
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
 _CONTINUATION = lazy_regex(r"\\\r?\n")

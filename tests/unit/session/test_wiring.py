@@ -153,6 +153,7 @@ def tools_of(*, forms: bool | None = None, languages: bool = False, **tables: An
         _session=SimpleNamespace(scheduler="the schedule"),
         _languages=lambda _: offered if languages else None,
         _types_commands="types",
+        _redactor=str,
     )
     found = made._tools(SimpleNamespace(settings=settings(**tables)))
     return {tool.name: tool for tool in found}
