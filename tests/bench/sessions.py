@@ -283,6 +283,8 @@ def _turns(count: int) -> Iterator[Sample]:
             turn = Turn(time.monotonic())
             agent.prompt(session, f"prompt {number}", turn.watch)
             answered = time.monotonic()
+            while not model.answered:  # its thread notes the time after the answer
+                time.sleep(0.001)
             if number:  # the first one loads what all need
                 asked.append((model.arrived[0] - turn.sent) * 1000)
                 shown.append((turn.chunks[0] - model.answered[0]) * 1000)
