@@ -270,6 +270,7 @@ class HeldWalls:
 
     words    the words that start a command in a copy. Further options of bubblewrap, or `--` and the command, follow
     places   the mounts that the command looks for
+    holder   the process in which they are
     """
 
     def __init__(self, network: SessionNetwork, mounts: _Mounts, hidden: Sequence[str], user: Sequence[str]) -> None:
@@ -404,9 +405,9 @@ class BubblewrapSandbox:
         return (*words, *_mount_words(mounts, walls.hidden)), _places(mounts)
 
     def _held(self, walls: Walls, network: SessionNetwork) -> HeldWalls | None:
-        """Return held walls, or None if a command is to build its own: the first with these walls, or after a change.
+        """Return held walls, or None for the first command with these walls or after a change, which builds its own.
 
-        The second one holds them. Walls that are not used any more are kept for commands that have yet to start.
+        The second one holds them. Walls that are out of use are kept for commands that have yet to start.
         """
         known = walls in self._known
         held = self._known.pop(walls, None)
