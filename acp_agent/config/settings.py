@@ -76,7 +76,7 @@ class MemorySettings(Section):
         Field(
             ge=1,
             le=5000,
-            description="Notes that are kept. The one that was unused for the longest time is deleted first.",
+            description="Notes that are kept. The one that was saved longest ago is deleted first.",
         ),
     ] = 1000
     sessions: SessionsSettings = SessionsSettings.model_construct()

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.net.proxy import AllowlistProxy
+from acp_agent.workspace.beneath import identity
 from acp_agent.workspace.processes.table import MOST_TASKS
 from acp_agent.workspace.processes.tree import claim, release
 from acp_agent.workspace.roots import is_below
@@ -321,10 +322,9 @@ def _of_the_kernel() -> Sequence[str]:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells the file at a path from others as long as it exists, or None. A mounted file exists."""
     try:
-        found = os.stat(path)
+        return identity(os.stat(path))
     except OSError:
         return None
-    return found.st_dev, found.st_ino
 
 
 class BubblewrapSandbox:
