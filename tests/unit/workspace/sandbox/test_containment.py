@@ -53,15 +53,16 @@ class Contained:
     root: Path
     terminal: LocalTerminal
     sandbox: SessionSandbox
-    earlier: list[bool]
+    earlier: int = 0
 
     async def run(self, command: str, overdue_with: str = "", **request) -> CommandOutcome:
         """Run a command. Its time is over when it has printed `overdue_with`.
 
-        First, commands that do nothing run for each of `earlier`: those that only read are True.
+        First, `earlier` commands that do nothing run in the same walls.
         """
-        while self.earlier:
-            assert (await self.run("true", read_only=self.earlier.pop())).exit_code == 0
+        earlier, self.earlier = self.earlier, 0
+        for _ in range(earlier):
+            assert (await self.run("true", read_only=request.get("read_only", False))).exit_code == 0
         running = await self.terminal.start(CommandRequest(command, str(self.root), **request))
 
         async def hear(output: str) -> None:
@@ -110,8 +111,7 @@ async def contained(tmp_path, tier, walls) -> AsyncIterator[Contained]:
     environment = child_environment(os.environ)
     rules = WallRules((str(root),), protects, lambda path, _: "secret" if path.endswith(".env") else None)
     sandbox = SessionSandbox(rules, environment, tier)
-    earlier = [True, False, True, False] if walls == HELD else []
-    yield Contained(root, LocalTerminal(sandbox=sandbox), sandbox, earlier)
+    yield Contained(root, LocalTerminal(sandbox=sandbox), sandbox, 2 if walls == HELD else 0)
     sandbox.close()
 
 
@@ -167,7 +167,7 @@ async def test_a_link_that_takes_the_place_of_a_pinned_folder_leads_no_later_com
     (folder / ".envrc").touch()
     environment = {**child_environment(os.environ), "HOME": str(tmp_path)}
     sandbox = SessionSandbox(WallRules((str(contained.root),), protects, lambda *_: None), environment, tier)
-    within = Contained(contained.root, LocalTerminal(sandbox=sandbox), sandbox, [*contained.earlier])
+    within = Contained(contained.root, LocalTerminal(sandbox=sandbox), sandbox, contained.earlier)
     try:
         await within.run("mkdir ../goal")  # the walls that are found for it hold for a while
         (folder / ".envrc").unlink()
