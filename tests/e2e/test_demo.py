@@ -139,7 +139,9 @@ def test_a_demo_that_is_ended_leaves_no_folder(tmp_path, number):
         assert process.stdout.readline()
         process.send_signal(number)
         process.communicate(timeout=50)
-    assert process.returncode == 130
+    # A shell shows 130 for both. Python ends a `-m` run by SIGINT itself, whatever `main` returns, if the interrupt met
+    # code made from a string, as that of a dataclass is.
+    assert process.returncode in (130, -signal.SIGINT)
     assert not list(tmp_path.glob("acp-agent-demo-*"))
 
 
