@@ -15,18 +15,19 @@ from typing import NamedTuple, assert_never
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups, patterns_for
-from acp_agent.gates.shell.command import Command, ShellText, Survey, is_cut, survey
+from acp_agent.gates.shell.command import MAX_FOUND, Command, ShellText, Survey, is_cut
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
 from acp_agent.gates.shell.programs import program_table
 
-MAX_PATTERN = 64
-"""The most characters of a program name with wildcards. No blocked name is longer."""
+MAX_PATTERN = 1024
+"""The most characters of a program name with wildcards. A longer one is refused."""
 
 _COPY = "dd if="
 _UNREAD_CODE = "code with texts that are too long to be checked"
 _VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # a variable of unknown value is taken for empty
 _WILD = re.compile(r"[*?\[]")
+_STARS = re.compile(r"\*{2,}")
 # Without user info, escapes, sets and choices, so that every program takes the same host from the URL.
 _LOOPBACK = re.compile(
     r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?(?:[/?#][\w./?&=%+:,;~!*()'#-]*)?",
@@ -130,14 +131,19 @@ class BlocklistPolicy:
                 return hazard
             # Program texts of another language hold shell texts. Literals inside literals are not followed.
             texts = shell_texts(code, pipes=interpreter.endswith("awk"))
-            found = [*map(survey, texts)]
-            if any(each.unread for each in found):
-                return _UNREAD_CODE
-            for inner in (each for text in found for each in text.walk()):
-                name = inner.name.casefold()
-                pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
-                if pattern:
-                    return pattern
+            beside, left = ShellText(code), MAX_FOUND
+            for text in texts:
+                found = ShellText(text, beside).survey
+                left -= len(found.commands)
+                if found.hazards:
+                    return found.hazards[0]
+                if found.unread or left < 0:
+                    return _UNREAD_CODE
+                for inner in found.walk():
+                    name = inner.name.casefold()
+                    pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
+                    if pattern:
+                        return pattern
         return pattern
 
     @cached_property
@@ -289,9 +295,12 @@ def _named(name: str, names: frozenset[str]) -> str:
     stem, _, ending = name.partition(".")
     if stem in names and ending not in _SCRIPTS:
         return stem
-    if len(name) <= MAX_PATTERN and _WILD.search(name):
-        return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
-    return ""
+    if not _WILD.search(name):
+        return ""
+    name = _STARS.sub("*", name)
+    if len(name) > MAX_PATTERN:
+        return "a long pattern that names a program"
+    return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
 
 
 @cache

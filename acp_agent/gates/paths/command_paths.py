@@ -29,7 +29,7 @@ _MOVERS = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("time", "command", "builtin", "noglob", "nocorrect"))
 _CHAINED = frozenset(("git", "make", "gmake"))
 _VALUE = lazy_regex(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
-_BUNDLE = lazy_regex(r"-([A-Za-z0-9]{1,16})")
+_BUNDLE = lazy_regex(r"-([A-Za-z0-9]+)")
 _UNBUNDLED = lazy_regex(
     r"(?:.*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|gfortran|nvcc|tcc|rustc)(?:-[\d.]+)?"
     r"|cmake|ninja|protoc|swig|javac?|go"
@@ -40,6 +40,10 @@ _VALUED = {
     "patch": "BDFVdgioprxYzZ",
 }
 _MAX_WORD = 4096
+"""The most characters of a path. Of a longer one, steps such as `./` are left out, as a shell or a program may do."""
+
+_MAX_LETTERS = 255
+"""The most letters of a bundle of options that may begin a path. No name of a file is longer."""
 
 MAX_FOLDERS = 64
 """The most folders of a command that are followed."""
@@ -298,7 +302,7 @@ def path_words(command: Command) -> Iterator[str]:
     """Yield the words of one command that may be paths, and the targets of its redirections."""
     for redirection in command.redirections:
         if not redirection.harmless and not _UNKNOWN.search(redirection.target):
-            yield redirection.target
+            yield _shortened(redirection.target) or redirection.target
     if command.tool in _PRINTERS:
         return
     yield from patterns_of(command)
@@ -310,7 +314,15 @@ def path_words(command: Command) -> Iterator[str]:
         if grammar is not None
         else (each for word in command.own for each in candidates(word, command.name))
     )
-    yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
+    yield from (each for each in map(_shortened, found) if each and _is_path(each))
+
+
+def _shortened(word: str) -> str:
+    """Return a word that may be a path, without needless steps if it is long; empty if it is too long for any path."""
+    if len(word) <= _MAX_WORD:
+        return word
+    short = posixpath.normpath(word)
+    return short if len(short) <= _MAX_WORD else ""
 
 
 def patterns_of(command: Command) -> Iterator[str]:
@@ -335,8 +347,8 @@ def odd_words(command: Command) -> Iterator[str]:
         words = [each.word for each in grammar.parse(command.own).arguments if each.kind.path]
     else:
         words = [each for word in command.own for each in (word, *candidates(word, command.name))]
-    for word in words:
-        if word and len(word) <= _MAX_WORD and "\0" not in word and (word[0] in "-@" or not _is_path(word)):
+    for word in map(_shortened, words):
+        if word and "\0" not in word and (word[0] in "-@" or not _is_path(word)):
             yield word
 
 
@@ -389,7 +401,8 @@ def _attached(word: str, program: str) -> Iterator[str]:
     valued = _VALUED.get(program)
     most = 1 if _UNBUNDLED.fullmatch(program) else len(bundle[1])
     for at, letter in enumerate(bundle[1][:most], start=2):
-        if valued is None or letter in valued or at == 2:
+        nearby = valued is not None or len(bundle[1]) - at < _MAX_LETTERS
+        if at == 2 or (nearby and (valued is None or letter in valued)):
             yield word[at:]
         if valued is not None and letter in valued:
             return

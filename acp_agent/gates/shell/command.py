@@ -35,6 +35,12 @@ TOO_DEEP = "is nested too deep"
 MAX_DEPTH = 5
 """The most nested shells that are read: `bash -c "sh -c '…'"` nests two."""
 
+MAX_FOUND = 4000
+"""The most commands of one text once variables are replaced by all their values, with those that they may start.
+
+A text with more counts as unread.
+"""
+
 MAX_TREE_DEPTH = 100
 """The greatest depth of a syntax tree that is walked. Deeper texts count as unread."""
 
@@ -194,10 +200,14 @@ class Survey(NamedTuple):
 
 
 class ShellText:
-    """A shell text with its analysis and its survey. Each is computed when first needed, and at most once."""
+    """A shell text with its analysis and its survey. Each is computed when first needed, and at most once.
 
-    def __init__(self, text: str) -> None:
+    beside   another text, with which it shares the time to be parsed
+    """
+
+    def __init__(self, text: str, beside: "ShellText | None" = None) -> None:
         self.text = text
+        self._beside = beside
 
     @cached_property
     def literal(self) -> Command | None:
@@ -215,7 +225,7 @@ class ShellText:
         """The syntax trees of the text and of the texts inside it."""
         from acp_agent.gates.shell.syntax import Parses  # noqa: PLC0415
 
-        return Parses()
+        return Parses() if self._beside is None else self._beside.parses
 
     @cached_property
     def analysis(self) -> Analysis:

@@ -103,6 +103,8 @@ def _wrappers(section: dict[str, Any]) -> Mapping[str, Wrapper]:
 
 
 _HOMES = ("home", "Users")
+_STARS = lazy_regex(r"\*{2,}")
+_WILD = lazy_regex(r"[*?\[]")
 _EVERYTHING = lazy_regex(r"[*?.\[\]!^{},]*")
 _HOME_ITSELF = lazy_regex(r"~[\w.-]*")
 _DISK = lazy_regex(
@@ -110,8 +112,8 @@ _DISK = lazy_regex(
 )
 _SOCKET = lazy_regex(r"/dev/(?:tcp|udp)/")
 
-MAX_PATTERN = 64
-"""Longer paths and patterns are not compared with the system folders, whose names are all shorter."""
+MAX_PATTERN = 1024
+"""The most characters of a pattern that are compared with the names of system folders. A longer one may mean any."""
 
 
 def is_disk(path: str) -> bool:
@@ -149,9 +151,13 @@ def system_root(path: str, folder: str = "") -> str:
 
 
 def _same(parts: list[str], known: list[str]) -> bool:
-    if len(parts) != len(known) or any(len(part) > MAX_PATTERN for part in parts):
+    if len(parts) != len(known):
         return False
-    return all(fnmatchcase(name, part) for name, part in zip(known, parts, strict=True))
+    return all(_means(_STARS.sub("*", part), name) for name, part in zip(known, parts, strict=True))
+
+
+def _means(part: str, name: str) -> bool:
+    return fnmatchcase(name, part) if len(part) <= MAX_PATTERN else _WILD.search(part) is not None
 
 
 def _collapsed(path: str) -> str:
@@ -163,12 +169,6 @@ _ASSIGNMENT = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _ANY_ASSIGNMENT = lazy_regex(r"[^=]*=")
 _NOTHING = lazy_regex(r"(?!)")
 _TEXT_PREFIX = lazy_regex(r"(?:[\w.-]+=)?[:!]*")
-
-MAX_VALUES = 256
-"""The most values of one variable that are followed. A text that gives a variable more values counts as unread."""
-
-MAX_SHIFTS = 64
-"""The most arguments (`$1`, …) for which `shift` is followed. A text that shifts more arguments counts as unread."""
 
 
 class Peeled(NamedTuple):
@@ -356,15 +356,3 @@ def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple
         else:
             operands.append(word)
     return found, operands
-
-
-def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of `$1`, `$2`, …, `$@` and `$*`. The key `@:` has the values that `${@:2}` may have."""
-    values = {str(place): (word,) for place, word in enumerate(words[:MAX_VALUES], start=1)}
-    rest = " ".join(words)
-    return {**values, "@": (rest,), "*": (rest,), "@:": tuple(suffixes(words))} if rest else values
-
-
-def suffixes(words: tuple[str, ...]) -> list[str]:
-    """Return `a b c`, `b c` and `c` for the words a, b and c, at most MAX_SHIFTS texts."""
-    return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]

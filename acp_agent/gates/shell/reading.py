@@ -1,6 +1,6 @@
 """The two readings of a text: proven commands for rules that allow, every command for gates that forbid."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
@@ -10,6 +10,7 @@ from acp_agent.gates.shell.command import (
     DAMAGED,
     MAX_BYTES,
     MAX_DEPTH,
+    MAX_FOUND,
     Analysis,
     Command,
     Construct,
@@ -18,10 +19,32 @@ from acp_agent.gates.shell.command import (
     Survey,
     is_cut,
 )
-from acp_agent.gates.shell.options import parameters, shell_call, system_root, tables
+from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
-from acp_agent.gates.shell.walk import MAX_FOUND, Guesses, Walk, commands
-from acp_agent.gates.shell.words import loose_constructs, loose_segments, spellings
+from acp_agent.gates.shell.walk import (
+    GLOB,
+    PRINTERS,
+    TOO_MANY_COMMANDS,
+    TOO_MANY_WORDS,
+    Candidate,
+    Guesses,
+    Walk,
+    pattern,
+    program_of,
+)
+from acp_agent.gates.shell.words import (
+    MAX_SPREAD,
+    MAX_VALUES,
+    count_variants,
+    emptied,
+    loose_constructs,
+    loose_segments,
+    most_words,
+    parameters,
+    spellings,
+    unknown,
+    variants,
+)
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
@@ -76,10 +99,9 @@ def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
 
     expander = Expander(read, guess=False, files={})
     walk = Walk(parsed, Guesses()).tree()
-    if walk.unread:
-        return Opaque(walk.unread)
-    found = commands(walk.candidates, walk.guesses, expander.expand)
-    return Plain(found) if found else Opaque("runs nothing")
+    found = _commands(walk.candidates, walk.guesses, expander.expand)
+    unread = walk.unread or walk.guesses.unread
+    return Opaque(unread) if unread else Plain(found) if found else Opaque("runs nothing")
 
 
 @dataclass(slots=True)
@@ -145,15 +167,77 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
     inside = _Inside(findings, guesses, depth)
     expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
-    found = commands(walk.candidates, guesses, expander.expand)
+    found = _commands(walk.candidates, guesses, expander.expand)
     findings.found += len(found)
     if findings.found > MAX_FOUND:
-        findings.unread = f"may run more than {MAX_FOUND} commands"
+        findings.unread = TOO_MANY_COMMANDS
     findings.unread = findings.unread or guesses.unread
     findings.hazards += _hazards(found)
     if any("too many wrappers" in each.unclear for command in found for each in command.walk()):
         findings.unread = "nests too many wrappers"
     return found
+
+
+def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the values of variables with blanks where a changed IFS splits them; nothing if it was not changed."""
+    marks = "".join(known.get("IFS", ())).replace(" ", "")
+    if not marks:
+        return {}
+    blanks = dict.fromkeys(map(ord, marks), " ")
+    return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
+
+
+def _commands(
+    candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
+) -> tuple[Command, ...]:
+    """Return the candidates as commands, one for each combination of their variables' values.
+
+    finish   adds the commands that a command starts
+    """
+    found: list[Command] = []
+    words, size, known, split = 0, 0, guesses.known, _split(guesses.known)
+    for candidate in candidates:
+        # Of what is only printed not every value counts.
+        limit = MAX_VALUES if _prints(candidate) else MAX_FOUND
+        every = count_variants(candidate.words, known)
+        words += min(every, limit) * most_words(candidate.words, known)
+        if size > MAX_FOUND or (every > limit and limit == MAX_FOUND) or words > MAX_SPREAD:
+            guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else TOO_MANY_COMMANDS
+            break
+        forms = variants(candidate.words, known, limit)
+        if known and any(piece.variable for word in candidate.words for piece in word):
+            forms += variants(emptied(candidate.words, known), known, limit)
+            if any(piece.changed for word in candidate.words for piece in word):
+                unsure = [[unknown(piece) for piece in word] for word in candidate.words]
+                forms += variants(unsure, known, limit) + variants(emptied(unsure, known), known, limit)
+            if split:
+                forms += variants(candidate.words, split, limit)
+        patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
+        quoted = {
+            "".join(piece.text for piece in word)
+            for word in candidate.words
+            if all(piece.quoted and not piece.variable for piece in word)
+        }
+        if any(map(_lacks_words, forms)):
+            guesses.unread = "expands to more words, or to longer ones, than are read"
+        for argv in forms:
+            if argv or candidate.assignments or candidate.redirections:
+                # The values of variables and the words in braces may contain patterns too.
+                more = {word for word in argv if not GLOB.isdisjoint(word)} - quoted if known else ()
+                command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
+                placed = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
+                found.append(finish(replace(placed, patterns=frozenset({*patterns, *more}))))
+                size += 1 + len(found[-1].runs)
+    return tuple(found)
+
+
+def _prints(candidate: Candidate) -> bool:
+    return bool(candidate.words) and "".join(piece.variable or piece.text for piece in candidate.words[0]) in PRINTERS
+
+
+def _lacks_words(argv: tuple[str, ...]) -> bool:
+    """Return whether a command has more words than are known. What a command only prints is judged where it is read."""
+    return bool(argv) and CUT in "".join(argv) and program_of(argv) not in PRINTERS
 
 
 @frozen

@@ -98,7 +98,7 @@ class Unseen(NamedTuple):
 _EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "readarray", "getopts"))
 """Commands of bash that evaluate the index of a variable in their arguments, as in `test -v x[$(word)]`."""
 
-_INDEX = re.compile(rb"\w\[[^\]]{0,64}?(?:\$\(|`[^`\]]*`)")
+_INDEX = re.compile(rb"\w\[(?:(?!\w\[)[^\]])*?(?:\$\(|`[^`\]]*`)")
 _PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
 _MARK = re.compile(rb"\\.|`|\$\(\(?", re.DOTALL)
 _IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
@@ -165,7 +165,7 @@ class _Scan:
             case "do_group":  # of a loop over an expression
                 return context._replace(unquoted=False)
             case "command":
-                return _Context(evaluated=any(self.parsed.text(each) in _EVALUATORS for each in node.children[:8]))
+                return _Context(evaluated=any(self.parsed.text(each) in _EVALUATORS for each in node.children))
             case "arithmetic_expansion" | "compound_statement" | "c_style_for_statement" if _is_arithmetic(node):
                 self.seen.add(node.start_byte)
                 return context._replace(unquoted=True)

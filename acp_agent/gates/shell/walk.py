@@ -2,18 +2,33 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Command, Construct, Redirection
-from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
+from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_FOUND, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
 from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
-from acp_agent.gates.shell.words import Piece, Word, ansi_c, emptied, pieces, spread, unknown, variants
+from acp_agent.gates.shell.words import (
+    MAX_SHIFTS,
+    MAX_SPREAD,
+    MAX_VALUES,
+    Piece,
+    Word,
+    ansi_c,
+    count_variants,
+    most_words,
+    parameters,
+    pieces,
+    printed_into,
+    slices,
+    suffixes,
+    variants,
+    words_set,
+)
 
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
-_GLOB = frozenset("*?[")
-_PRINTERS = frozenset(("echo", "printf", "print"))
+GLOB = frozenset("*?[")
+PRINTERS = frozenset(("echo", "printf", "print"))
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
 _DECLARERS = frozenset(("declare", "typeset", "local"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
@@ -28,14 +43,9 @@ MAX_PIPED = 4 * MAX_FED_TEXT
 MAX_VALUE = 4096
 """The most characters of a variable's value that are kept. CUT stands for the others. No path and no name is longer."""
 
-MAX_FOUND = 4000
-"""The most commands of one text once variables are replaced by all their values. A text with more counts as unread."""
-
-MAX_SPREAD = 300_000
-"""The most words of all commands of one text with the values of their variables. A text with more counts as unread."""
-
-
 TOO_MANY_WORDS = f"has more than {MAX_SPREAD:,} words with the values of its variables"
+TOO_MUCH_TEXT = "pipes too much text"
+TOO_MANY_COMMANDS = f"may run more than {MAX_FOUND} commands"
 
 
 @dataclass(slots=True)
@@ -63,28 +73,38 @@ class Guesses:
     files       the texts that were written to files, by file name
     functions   the bodies of functions, by name
     arguments   the values of `$1`, `$2`, …
+    earlier     those that they had before, oldest first
     fed         the text printed so far, which may be piped into a shell
     unread      why not every value was followed; empty if every one was
     cut         whether more was printed than is kept
     piped       the number of characters that were read from pipes
+    words       the number of words that were read so far, with the values of their variables
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     files: dict[str, str] = field(default_factory=dict[str, str])
     functions: dict[str, str] = field(default_factory=dict[str, str])
     arguments: tuple[str, ...] = ()
+    earlier: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     fed: str = ""
     unread: str = ""
     cut: bool = False
     piped: int = 0
+    words: int = 0
 
     def learn(self, name: str, values: list[str]) -> None:
         """Note that a variable was set to one of these values. Without values nothing changes."""
         if self.known and values:
             values = list(dict.fromkeys((*map(_kept, values), *self.known.get(name, ()))))
-            self.known[name] = tuple(values[:MAX_VALUES])
             if len(values) > MAX_VALUES:
                 self.unread = f"gives a variable more than {MAX_VALUES} values"
+            self.known[name] = tuple(values[:MAX_VALUES])
+
+    def learn_slices(self, name: str, slices: list[str]) -> None:
+        """Note what `${name[@]:1}` may be. Further slices count as cut, since hardly any text reads them."""
+        if self.known:
+            values = list(dict.fromkeys((*map(_kept, slices), *self.known.get(f"{name}:", ()))))
+            self.known[f"{name}:"] = tuple(values if len(values) <= MAX_VALUES else [*values[: MAX_VALUES - 1], CUT])
 
     def define(self, name: str, body: str) -> None:
         """Note the body of a function. An earlier body stays, because it may have run before."""
@@ -98,20 +118,25 @@ class Guesses:
         self.unset(*(str(place) for place in range(len(words) + 1, len(self.arguments) + 1)))
         if not words:
             self.unset("@", "*")
-        self.arguments = words[:MAX_VALUES]
-        for name, value in parameters(words).items():
-            self.learn(name, list(value))
+        self.earlier += [self.arguments] if self.arguments else []
+        self.arguments = words
+        for name, values in parameters(words).items():
+            if name == "@:":
+                self.learn_slices("@", list(values))
+            else:
+                self.learn(name, list(values))
 
     def shift(self) -> None:
         """Note that the arguments were shifted. The number is unknown, since a loop may shift repeatedly."""
-        words, self.arguments = self.arguments if not self.unread else (), ()
-        if len(words) > MAX_SHIFTS:
-            self.unread = f"shifts among more than {MAX_SHIFTS} words"
-            return
-        for place in range(1, min(len(words), 9) + 1):
-            self.learn(str(place), [*words[place - 1 :], ""])
-        for name in ("@", "*"):
-            self.learn(name, [*suffixes(words), ""])
+        for words in (*self.earlier, self.arguments) if not self.unread else ():
+            if len(words) > MAX_SHIFTS:
+                self.unread = f"shifts among more than {MAX_SHIFTS} words"
+                return
+            for place in range(1, min(len(words), 9) + 1):
+                self.learn(str(place), [*words[place - 1 :], ""])
+            for name in ("@", "*"):
+                self.learn(name, [*suffixes(words), ""])
+        self.earlier, self.arguments = [], ()
 
     def unset(self, *names: str) -> None:
         """Note that variables or elements of arrays (`x[0]`) were unset. Unknown variables stay unknown."""
@@ -128,7 +153,7 @@ class Guesses:
         """Return the text printed so far, for a command or a file that receives it."""
         self.piped += len(self.fed)
         if self.cut or self.piped > MAX_PIPED:
-            self.unread = "pipes too much text"
+            self.unread = TOO_MUCH_TEXT
             return ""
         return self.fed
 
@@ -136,24 +161,49 @@ class Guesses:
         """Restore an earlier value of `fed`, because the output of an inner command is not the outer one's."""
         self.fed = fed
 
-    def words(self, *words: Word) -> tuple[str, ...]:
+    def newest(self, *words: Word) -> tuple[str, ...]:
         """Return the words with the most recent values of their variables."""
         return variants(list(words), self.known, 1)[0]
 
+    def forms(self, *words: Word, own: str = "") -> list[tuple[str, ...]]:
+        """Return the words with each value that their variables may have, the most recent values first.
+
+        If there are too many values, the last form has CUT for its words. A text with too many words has no more forms.
+
+        own   the variable that gets these words: only its most recent value is put in, since `x="$x a"` adds to it
+        """
+        known = {**self.known, own: self.known[own][:1]} if own in self.known else self.known
+        every = count_variants([*words], known)
+        self.words += min(every, MAX_VALUES) * most_words([*words], known)
+        if self.words > MAX_SPREAD:
+            self.unread = TOO_MANY_WORDS
+            return []
+        found = variants([*words], known, MAX_VALUES)
+        return found if every <= MAX_VALUES else [*found, (*found[0][:1], CUT)]
+
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
-        """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
-        if name == "printf" and (variable := _printed_into(args)):
-            words = args[2:] if args[0] == "-v" else args[1:]
-            self.learn(variable, [_filled(words), "".join(words[1:]), *words])
-        elif name in _READERS_OF_INPUT:
-            text = stdin or self.read_fed()
-            words = dict.fromkeys(map(_kept, (text.strip(), *text.split())))
-            values = [*words][: MAX_VALUES + 1]  # one too many marks the text as unread
-            for word in args:
-                if word.isidentifier():
-                    self.learn(word, values)
-        elif name in _DECLARERS and any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
-            self.unread = "uses a name reference"
+        """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`, `set`, `shift`, `unset`."""
+        match name:
+            case "printf" if variable := printed_into(args):
+                words = args[2:] if args[0] == "-v" else args[1:]
+                self.learn(variable, [_filled(words), "".join(words[1:]), *words])
+            case "set":
+                self.give(words_set(args))
+            case "shift":
+                self.shift()
+            case "unset":
+                self.unset(*args)
+            case _ if name in _READERS_OF_INPUT:
+                read = dict.fromkeys(map(_kept, (stdin.strip(), *stdin.split())))
+                values = [*read][: MAX_VALUES + 1]  # one too many marks the text as unread
+                for word in args:
+                    if word.isidentifier():
+                        self.learn(word, values)
+            case _ if name in _DECLARERS:
+                if any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
+                    self.unread = "uses a name reference"
+            case _:
+                pass
 
     def note(self, candidate: Candidate) -> None:
         """Note a complete command. A later command may run what it prints or writes."""
@@ -161,29 +211,49 @@ class Guesses:
             return
         if candidate.joined == "|" and not candidate.stdin:
             candidate.stdin = self.read_fed()
-        if spread(candidate.words, self.known) > MAX_SPREAD:
-            self.unread = TOO_MANY_WORDS
-            return
-        argv = self.words(*candidate.words)
-        name = argv[0].rpartition("/")[2] if argv else ""
-        if name in _PRINTERS:
-            text = " ".join(word for word in argv[1:] if not word.startswith("-"))
-            self.feed(ansi_c(text) if "\\" in text else text)
-            self.feed("\n".join((*argv[2:], _filled(argv[1:]))) if name == "printf" and argv[2:] else "")
-        self._set_variables(name, argv[1:], candidate.stdin)
-        if name == "set":
-            self.give(_set(argv[1:]))
-        if name == "shift":
-            self.shift()
-        if name == "unset":
-            self.unset(*argv[1:])
-        if name in _COPIERS and len(argv) > 2 and (copied := self.files.get(argv[-2].removeprefix("./"))):
-            self.files[argv[-1].removeprefix("./")] = copied
+        forms = self.forms(*candidate.words)
+        names = set(map(program_of, forms))
+        printed = dict.fromkeys(text for argv in forms for text in _printed(argv))
+        if printed:
+            self.feed("\n".join(printed))
+        read = candidate.stdin or ("" if names.isdisjoint(_READERS_OF_INPUT) else self.read_fed())
+        for argv in reversed(forms):  # the most recent values stay the most recent ones
+            self._set_variables(program_of(argv), argv[1:], read)
+        copied = [argv[-2:] for argv in forms if len(argv) > 2 and program_of(argv) in _COPIERS]
+        texts = [(target, self.files.get(source.removeprefix("./"), "")) for source, target in copied]
         targets = [each.target for each in candidate.redirections if each.writes]
-        targets += [word for word in argv[1:] if name == "tee"]
-        written = candidate.stdin if name in _PASSING else self.read_fed() if targets and name in _PRINTERS else ""
-        if written:
-            self.files.update(dict.fromkeys((target.removeprefix("./") for target in targets), written))
+        targets += [word for argv in forms if program_of(argv) == "tee" for word in argv[1:]]
+        if targets:
+            passed = "" if names.isdisjoint(_PASSING) else candidate.stdin
+            texts += [(target, passed or (self.read_fed() if printed else "")) for target in targets]
+        for target, text in texts:
+            self._write(target.removeprefix("./"), text)
+
+    def _write(self, target: str, text: str) -> None:
+        """Note that a text was written to a file. An earlier text stays, because this one may not have been written."""
+        before = self.files.get(target, "")
+        if text and before not in text:
+            self.piped += len(before) + len(text)
+            text = f"{before}\n{text}"
+        if self.piped > MAX_PIPED:
+            self.unread = TOO_MUCH_TEXT
+        elif text:
+            self.files[target] = text
+
+
+def program_of(argv: tuple[str, ...]) -> str:
+    """Return the base name of the program that is called with these words; empty for no words."""
+    return argv[0].rpartition("/")[2] if argv else ""
+
+
+def _printed(argv: tuple[str, ...]) -> list[str]:
+    """Return the texts that a call of `echo` or `printf` may print; nothing for other programs."""
+    name = program_of(argv)
+    if name not in PRINTERS:
+        return []
+    text = " ".join(word for word in argv[1:] if not word.startswith("-"))
+    more = "\n".join((*argv[2:], _filled(argv[1:]))) if name == "printf" and argv[2:] else ""
+    return [ansi_c(text) if "\\" in text else text, more]
 
 
 def _kept(value: str) -> str:
@@ -198,84 +268,9 @@ def _filled(words: tuple[str, ...]) -> str:
     return ansi_c(filled) if "\\" in filled else filled
 
 
-def _printed_into(args: tuple[str, ...]) -> str:
-    """Return the variable that `printf -v NAME` sets; empty for none."""
-    for at, word in enumerate(args):
-        if word == "-v":
-            return args[at + 1] if at + 1 < len(args) else ""
-        if not word.startswith("-v"):
-            return ""
-        return word[2:]
-    return ""
-
-
-def _set(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `set` makes the shell's arguments (`$1`, …): all but its own options."""
-    at = 0
-    while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
-        at += 2 if args[at].endswith("o") else 1
-    return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
-
-
-def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the values of variables with blanks where a changed IFS splits them; nothing if it was not changed."""
-    marks = "".join(known.get("IFS", ())).replace(" ", "")
-    if not marks:
-        return {}
-    blanks = dict.fromkeys(map(ord, marks), " ")
-    return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
-
-
-def commands(
-    candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
-) -> tuple[Command, ...]:
-    """Return the candidates as commands, one for each combination of their variables' values.
-
-    finish   adds the commands that a command starts
-    """
-    found: list[Command] = []
-    words, fields = 0, _split(guesses.known)
-    for candidate in candidates:
-        if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
-            break
-        words += spread(candidate.words, guesses.known)
-        if words > MAX_SPREAD:
-            guesses.unread = TOO_MANY_WORDS
-            break
-        forms = variants(candidate.words, guesses.known)
-        if guesses.known and any(piece.variable for word in candidate.words for piece in word):
-            forms += variants(emptied(candidate.words, guesses.known), guesses.known)
-            if any(piece.changed for word in candidate.words for piece in word):
-                unsure = [[unknown(piece) for piece in word] for word in candidate.words]
-                forms += variants(unsure, guesses.known) + variants(emptied(unsure, guesses.known), guesses.known)
-        if fields and any(piece.variable for word in candidate.words for piece in word):
-            forms += variants(candidate.words, fields)
-        patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
-        quoted = {
-            "".join(piece.text for piece in word)
-            for word in candidate.words
-            if all(piece.quoted and not piece.variable for piece in word)
-        }
-        if any(map(_lacks_words, forms)):
-            guesses.unread = "expands to more words, or to longer ones, than are read"
-        for argv in forms:
-            if argv or candidate.assignments or candidate.redirections:
-                # The values of variables and the words in braces may contain patterns too.
-                more = {word for word in argv if not _GLOB.isdisjoint(word)} - quoted if guesses.known else ()
-                command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
-                known = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
-                found.append(finish(replace(known, patterns=frozenset({*patterns, *more}))))
-    return tuple(found)
-
-
-def _lacks_words(argv: tuple[str, ...]) -> bool:
-    """Return whether a command has more words than are known. What a command only prints is judged where it is read."""
-    return bool(argv) and CUT in "".join(argv) and argv[0].rpartition("/")[2] not in _PRINTERS
-
-
 def pattern(word: Word) -> str:
     """Return the text of a word that bash may replace by file names; empty for any other word."""
-    unquoted = any(not piece.quoted and not _GLOB.isdisjoint(piece.text) for piece in word)
+    unquoted = any(not piece.quoted and not GLOB.isdisjoint(piece.text) for piece in word)
     return "".join(piece.text for piece in word) if unquoted else ""
 
 
@@ -423,9 +418,9 @@ class Walk:
         match node.type:
             case "variable_assignment":
                 if candidate.words:  # export NAME=value
-                    candidate.words.append([Piece(self._assign(node), quoted=True)])
+                    candidate.words += ([Piece(each, quoted=True)] for each in self._assign(node))
                 else:
-                    candidate.assignments.append(self._assign(node))
+                    candidate.assignments += self._assign(node)
             case "number" if self.parsed.source[node.end_byte : node.end_byte + 2] == b"<<":
                 pass  # a descriptor: `0<<< text`
             case "command_name":
@@ -485,9 +480,8 @@ class Walk:
                 self._heredoc(candidate, node, depth)
             case "herestring_redirect":
                 self.constructs.add(Construct.HERE_STRING)
-                words = [child for child in node.children if child.type in _WORDS]
-                parts = (part for word in words for part in self.guesses.words(pieces(self.parsed, word)))
-                candidate.feed(" ".join(parts) + "\n")
+                words = [pieces(self.parsed, child) for child in node.children if child.type in _WORDS]
+                candidate.feed("".join(f"{' '.join(form)}\n" for form in self.guesses.forms(*words)))
                 self.guesses.feed(candidate.stdin)
                 for child in node.children:
                     self._inside(child, depth + 1)
@@ -503,8 +497,8 @@ class Walk:
             operator, words, targets = operator[:-1], targets, []
         else:
             words = targets[1:]
-        target = " ".join(self.guesses.words(pieces(self.parsed, targets[0]))) if targets else "-"
-        candidate.redirections.append(Redirection(operator, target, descriptor))
+        forms = self.guesses.forms(pieces(self.parsed, targets[0])) if targets else [("-",)]
+        candidate.redirections += (Redirection(operator, " ".join(form), descriptor) for form in forms)
         candidate.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
         candidate.words.extend(pieces(self.parsed, child) for child in words)
         for child in (*targets[:1], *words):
@@ -545,7 +539,7 @@ class Walk:
         if body is not None:
             self.guesses.define(name, self.parsed.text(body))
         calls = [
-            candidate for candidate in self.candidates[before:] if self.guesses.words(*candidate.words)[:1] == (name,)
+            candidate for candidate in self.candidates[before:] if self.guesses.newest(*candidate.words)[:1] == (name,)
         ]
         doubled = len(calls) > 1 and any(candidate.joined == "|" for candidate in calls)
         if doubled or (calls and _has_background(node)):
@@ -557,27 +551,32 @@ class Walk:
             part
             for child in node.children[2:]
             if child.type in _WORDS
-            for part in self.guesses.words(pieces(self.parsed, child))
+            for form in self.guesses.forms(pieces(self.parsed, child))
+            for part in form
         ]
         if not any(child.type == "in" for child in node.children):
-            values = list(self.guesses.arguments)
+            values = [word for words in (self.guesses.arguments, *self.guesses.earlier) for word in words]
         if name:
             self.guesses.learn(name, values)
 
-    def _assign(self, node: Node) -> str:
-        """Note a variable's value. Return the assignment as `NAME=value`."""
+    def _assign(self, node: Node) -> list[str]:
+        """Note a variable's value. Return the assignment as `NAME=value`, with each value that it may be."""
         name = node.children[0] if node.children else node
         value = node.children[-1] if len(node.children) > 2 else None
         parts = value.children if value is not None and value.type == "array" else [value]
         words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
-        values = tuple(word for part in words for word in self.guesses.words(part))
-        text = " ".join(values)
         # An element of an array (`x[0]=`) may be the variable's own value.
         variable = name.children[0] if name.type == "subscript" and name.children else name
-        if variable.type == "variable_name":
+        own = self.parsed.text(variable) if variable.type == "variable_name" else ""
+        forms = self.guesses.forms(*words, own=own)
+        texts = [" ".join(form) for form in forms]
+        if own:
             of_array = value is not None and value.type == "array"
-            self.guesses.learn(self.parsed.text(variable), [text, *values, *suffixes(values)] if of_array else [text])
-        return f"{self.parsed.text(name)}={text}"
+            parts = [part for form in forms for part in form] if of_array else []
+            rests = [rest for form in forms for rest in slices(form)] if of_array else []
+            self.guesses.learn(own, [*texts, *parts])
+            self.guesses.learn_slices(own, [*rests, *texts])
+        return [f"{self.parsed.text(name)}={text}" for text in texts]
 
 
 def _has_background(node: Node) -> bool:

@@ -23,19 +23,28 @@ if TYPE_CHECKING:  # they load the parser
 MAX_FIELDS = 256
 """The most words that one word without braces may expand to. CUT stands for further ones."""
 
-MAX_BRACES = 512
-"""The most words that one word with braces may expand to. CUT stands for further ones, unless the braces are ranges."""
+MAX_BRACES = 1024
+"""The most words that one word with braces may expand to. CUT stands for further ones, unless they count numbers."""
+
+MAX_VALUES = 256
+"""The most values of one variable that are followed. A text that gives a variable more values counts as unread."""
+
+MAX_SHIFTS = 64
+"""The most arguments (`$1`, …) of which `shift` and `${@:2}` are followed. A text with more counts as unread."""
+
+MAX_SPREAD = 100_000
+"""The most words of all commands of one text with the values of their variables. A text with more counts as unread."""
 
 MAX_CHOICES = 64
-"""The most combinations of the values of a command's variables. Of more, each value is taken at least once."""
+"""The most combinations of the values of a command's variables for which all numbers are put in, not only some."""
 
 MAX_RANGE = 32
-"""The most numbers or letters of `{1..9}` that are written out."""
+"""The most numbers of `{1..9}` that are written out. Others are no other words to any program."""
 
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
 _HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA, CUT: CUT_IN_QUOTES})
 _SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
-_BRACES = lazy_regex(r"\{(?:([^{},]*+,[^{}]*+)|(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?\d+)?)\}")
+_BRACES = lazy_regex(r"\{(?:([^{},]*+,[^{}]*+)|(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.-?\d+)?)\}")
 _ESCAPE = lazy_regex(r"\\(\n|.)", re.DOTALL)
 _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
@@ -127,7 +136,8 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
     if name in ("@", "*") and any(child.type == ":" for child in node.children):
         return [Piece("$@", variable="@:")]
     if any(child.type == "subscript" for child in node.children):  # "${a[@]}" is several words even in quotes
-        return [Piece(f"${name}", variable=name, changed=True)]
+        sliced = any(child.type == ":" for child in node.children)
+        return [Piece(f"${name}", variable=f"{name}:" if sliced else name, changed=True)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
     default = f"${name}"
     if operator is not None:
@@ -195,7 +205,7 @@ def expand_braces(text: str) -> list[str]:
             cut = cut or match is not None
             continue
         listed, first, last = match.groups()
-        lists = lists or listed is not None
+        lists = lists or listed is not None or first.isalpha()
         choices = listed.split(",") if listed is not None else _range(first, last)
         cut = cut or len(choices) > MAX_BRACES + 1
         choices = choices[: MAX_BRACES + 1]
@@ -205,35 +215,44 @@ def expand_braces(text: str) -> list[str]:
 
 
 def _range(first: str, last: str) -> list[str]:
-    """Return the numbers of `1..3` or the letters of `c..a`. Anything else stays as it is."""
+    """Return the first numbers of `1..3` or `01..03`, or the letters of `c..a`. Anything else stays as it is."""
     if first.isalpha() != last.isalpha():
         return [f"{first}..{last}"]
-    low, high = (ord(first), ord(last)) if first.isalpha() else (int(first), int(last))
+    if first.isalpha():
+        step = 1 if first <= last else -1
+        return [chr(number) for number in range(ord(first), ord(last) + step, step)]
+    low, high = int(first), int(last)
     step = 1 if low <= high else -1
-    numbers = range(low, low + step * min(abs(high - low) + 1, MAX_RANGE), step)
-    return [chr(number) if first.isalpha() else str(number) for number in numbers]
+    padded = any(each.lstrip("-")[:1] == "0" and len(each.lstrip("-")) > 1 for each in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    return [f"{number:0{width}}" for number in range(low, low + step * min(abs(high - low) + 1, MAX_RANGE), step)]
 
 
-def variants(
-    words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int | None = None
-) -> list[tuple[str, ...]]:
-    """Return the argument lists that a command may have with every value that its variables were seen to take."""
+def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int) -> list[tuple[str, ...]]:
+    """Return the argument lists of a command with the values of its variables, at most `limit`.
+
+    The first one has the most recent values.
+    """
     names = _known_names(words, known)
     found: dict[tuple[str, ...], None] = {}
-    for choice in _choices([known[name] for name in names]):
+    for choice in islice(_choices([known[name] for name in names]), limit):
         values = dict(zip(names, choice, strict=True))
         found.setdefault(tuple(part for word in words for part in fields(word, values)))
-        if len(found) == limit:
-            break
     return list(found)
 
 
-def spread(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
-    """Return how many words `variants` returns at most."""
-    counts = [len(known[name]) for name in _known_names(words, known)]
-    every = prod(counts)
-    most = sum(_most_fields(word, known) for word in words)
-    return most * (every if every <= MAX_CHOICES else MAX_CHOICES + max(counts))
+def count_variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
+    """Return how many argument lists `variants` returns without a limit, or a few more."""
+    values = [known[name] for name in _known_names(words, known)]
+    every = prod(map(len, values))
+    if every > MAX_CHOICES:
+        every = prod(len(_some_numbers(each)) for each in values) + max(map(len, values))
+    return every
+
+
+def most_words(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
+    """Return how many words the longest of the argument lists has at most."""
+    return sum(_most_fields(word, known) for word in words)
 
 
 def _most_fields(word: list[Piece], known: Mapping[str, tuple[str, ...]]) -> int:
@@ -252,11 +271,25 @@ def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]])
 
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Yield one value for each variable: all combinations or, if these are too many, each value at least once."""
-    yield from islice(product(*values), MAX_CHOICES)
-    if prod(map(len, values)) > MAX_CHOICES:
-        for at in range(max(map(len, values))):
-            yield tuple(each[at % len(each)] for each in values)
+    """Yield one value for each variable: all combinations or, of too many, those with some numbers for all others.
+
+    Then every number is in at least one of them.
+    """
+    if prod(map(len, values)) <= MAX_CHOICES:
+        yield from product(*values)
+        return
+    for at in range(max(map(len, values))):
+        yield tuple(each[at % len(each)] for each in values)
+    yield from product(*map(_some_numbers, values))
+
+
+_TELLING_NUMBERS = ("0", "1", "6")  # as in `kill -1` and `init 6`
+
+
+def _some_numbers(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values without all but one of the numbers that mean nothing to a program that is refused."""
+    plain = [value for value in values if value.isdecimal() and value not in _TELLING_NUMBERS][1:]
+    return tuple(value for value in values if value not in plain) if plain else values
 
 
 def unknown(piece: Piece) -> Piece:
@@ -337,10 +370,13 @@ def loose_constructs(text: str) -> bool:
 def loose_segments(text: str) -> list[tuple[str, ...]]:
     """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored."""
     spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
-    expanded = (
-        " ".join(expand_braces(word)) if "{" in word and len(word) < _LONGEST else word
-        for word in re.split(r"(\s+)", text)
-    )
+    expanded, room = list[str](), MAX_SPREAD
+    for word in re.split(r"(\s+)", text):
+        parts = expand_braces(word) if "{" in word and len(word) < _LONGEST else [word]
+        room -= len(parts)
+        expanded += [" ".join(parts)] if room >= 0 else [CUT]
+        if room < 0:
+            break
     forms = dict.fromkeys((spread, "".join(expanded))) if "{" in text else (spread,)
 
     def gap(match: re.Match[str]) -> str:
@@ -348,3 +384,41 @@ def loose_segments(text: str) -> list[tuple[str, ...]]:
 
     pieces = (_NOISE.sub(gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
     return [tuple(words) for words in pieces if words]
+
+
+def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the values of `$1`, `$2`, …, `$@` and `$*`. The key `@:` has those that `${@:2}` may have."""
+    values = {str(place): (word,) for place, word in enumerate(words, start=1)}
+    rest = " ".join(words)
+    if not rest:
+        return values
+    return {**values, "@": (rest,), "*": (rest,), "@:": tuple(slices(words))}
+
+
+def slices(words: tuple[str, ...]) -> list[str]:
+    """Return what `${@:2}` and `${@:2:1}` may be: all suffixes and each word; of too many words only CUT."""
+    return list(dict.fromkeys((*suffixes(words), *words))) if len(words) <= MAX_SHIFTS else [CUT]
+
+
+def suffixes(words: tuple[str, ...]) -> list[str]:
+    """Return `a b c`, `b c` and `c` for the words a, b and c, at most MAX_SHIFTS texts."""
+    return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]
+
+
+def words_set(args: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that `set` makes the shell's arguments (`$1`, …): all but its own options."""
+    at = 0
+    while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
+        at += 2 if args[at].endswith("o") else 1
+    return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
+
+
+def printed_into(args: tuple[str, ...]) -> str:
+    """Return the variable that `printf -v NAME` sets; empty for none."""
+    for at, word in enumerate(args):
+        if word == "-v":
+            return args[at + 1] if at + 1 < len(args) else ""
+        if not word.startswith("-v"):
+            return ""
+        return word[2:]
+    return ""

@@ -4,11 +4,13 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from typing import NamedTuple
 
 from acp_agent.core.data import frozen
 from acp_agent.gates.shell.command import CUT, MAX_DEPTH, Command, is_cut
-from acp_agent.gates.shell.options import Wrapper, option_texts, parameters, peel, shell_call, tables
+from acp_agent.gates.shell.options import Wrapper, option_texts, peel, shell_call, tables
+from acp_agent.gates.shell.words import parameters
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
@@ -44,11 +46,8 @@ _SED_REPLACED = re.compile(  # only one way to read a backslash, or many of them
     r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpIiMm0-9]*e", re.DOTALL
 )
 
-MAX_EXPANDED = 8
-"""The most words that are read as the beginning of a command with all that it starts, in a call that is unclear."""
-
 MAX_GUESSED = 64
-"""The most words of such a call at which a command may begin. A text with more counts as unread."""
+"""The most words of an unclear call at which a command may begin. A text with more counts as unread."""
 
 MAX_WRAPPERS = 2 * MAX_DEPTH
 """The most nested wrappers that are read."""
@@ -115,7 +114,7 @@ class Expander:
         if wrapper is None and self.guess:
             wrapper, skip = _after_options(name, args)
         if wrapper is not None and wrapper.vague:
-            runs = self._guesses(command, depth + 2) if self.guess else ()
+            runs = self._guesses(command, depth + 2)
             return replace(command, unclear=f"{name}: it is unclear where its command begins", runs=runs)
         if wrapper is not None:
             return self._peel(command, wrapper, skip, depth)
@@ -128,7 +127,7 @@ class Expander:
     def _peel(self, command: Command, wrapper: Wrapper, skip: int, depth: int) -> Command:
         peeled = peel(wrapper, command.argv[1 + skip :])
         if peeled.unclear:
-            runs = self._guesses(command, depth) if self.guess else ()
+            runs = self._guesses(command, depth)
             return replace(command, unclear=f"{command.name}: {peeled.unclear}", runs=runs)
         command = replace(
             command,
@@ -142,6 +141,8 @@ class Expander:
             texts = [" ".join(("env", *split, *peeled.argv))]
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
+        if self.guess and wrapper.appended:
+            command = self._fed(command, peeled.argv, depth)
         if texts:
             command = self._texts(command, texts)
             return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
@@ -153,26 +154,43 @@ class Expander:
         if not self.guess and not command.patterns.isdisjoint(before):
             return replace(command, unclear=f"{command.name}: what it starts is named by a pattern")
         inner = self.expand(Command(peeled.argv, stdin=command.stdin, patterns=command.patterns), depth + 1)
-        command = _checked(replace(command, runs=(inner,)))
-        return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command
+        return _checked(replace(command, runs=(inner, *command.runs)))
 
     def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
-        """Return the command with what `echo words | xargs argv` may run: `argv words`, or the words as shell text."""
-        words = tuple(command.stdin.split())
-        patterns = frozenset(word for word in words if any(char in word for char in "*?["))
-        fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
-        command = replace(command, runs=(*command.runs, fed))
-        as_text = Command(argv).name in tables().shells or is_cut(command.stdin)
-        return self._texts(command, [command.stdin]) if as_text else command
+        """Return the command with what `echo words | xargs argv` or `parallel argv ::: words` may run.
+
+        That is `argv words`. Each word may also take the place of a mark (`{}`), be the program that a wrapper starts,
+        or be shell text.
+        """
+        at = next((at for at, word in enumerate(argv) if word.startswith(":::")), len(argv))
+        given = "\n".join(filter(None, (command.stdin, *argv[at + 1 :])))
+        words, argv = tuple(given.split()), argv[:at]
+        if not words:
+            return command
+        patterns = command.patterns.union(word for word in words if any(char in word for char in "*?["))
+        programs = range(1, len(words)) if argv and wrapper_of(argv[0], argv[1:])[0] is not None else range(0)
+        marks = [mark for mark in _marks(command.argv) if any(mark in word for word in argv)]
+        parts = dict.fromkeys((*given.splitlines(), *words))
+        some = chain(
+            ((*argv, *words),),
+            ((*argv, *words[at:]) for at in programs),
+            (tuple(word.replace(mark, part) for word in argv) for mark in marks for part in parts),
+        )
+        calls = [*islice(some, MAX_GUESSED + 1)]
+        fed = (self.expand(Command(call, patterns=patterns), depth + 1) for call in calls[:MAX_GUESSED])
+        command = replace(command, runs=(*command.runs, *fed))
+        as_text = not argv or Command(argv).name in tables().shells or is_cut(given)
+        texts = [given] if as_text else []
+        return self._texts(command, [CUT, *texts] if len(calls) > MAX_GUESSED else texts)
 
     def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
+        """Return what an unclear command may start. Each word that is no option may be the beginning of a command."""
+        if not self.guess or self.guessed:  # the words of a guess are words of the outer command, too
+            return ()
         starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
         inner = replace(self, guessed=True)
-        found = [inner.expand(Command(command.argv[start:]), depth + 2) for start in starts[:MAX_EXPANDED]]
-        further = list[str]()
-        if not self.guessed:  # else these words are words of the outer command, too
-            found += [Command(command.argv[start:]) for start in starts[MAX_EXPANDED:MAX_GUESSED]]
-            further += [CUT] if len(starts) > MAX_GUESSED else []  # a text that cannot be read
+        found = [inner.expand(Command(command.argv[start:]), depth + 2) for start in starts[:MAX_GUESSED]]
+        further = [CUT] if len(starts) > MAX_GUESSED else []  # a text that cannot be read
         lines = self._texts(Command(()), [*further, *(word for word in command.argv[1:] if " " in word)])
         return (*found, *lines.runs)
 
@@ -181,7 +199,7 @@ class Expander:
             return replace(command, unclear=f"{command.name}: what it runs is named by a pattern")
         call = shell_call(command.argv[1:])
         if call.unclear:
-            runs = self._guesses(command, MAX_DEPTH) if self.guess else ()
+            runs = self._guesses(command, MAX_DEPTH)
             return replace(command, unclear=f"{command.name}: {call.unclear}", runs=runs)
         if call.texts:
             argv = call.operands or (command.name,)  # `$0`, `$1`, … in the text of `sh -c TEXT ARGV…`
@@ -258,6 +276,13 @@ def _own_texts(command: Command) -> list[str]:
         values = [word.partition("=")[2] for word in args if " " in word and "=" in word and word[0] != "-"]
         return [*values, *_matches(_RECIPE, (stdin,))]
     return _matches(_SCHEDULED, (stdin,)) if name == "crontab" else []
+
+
+def _marks(argv: tuple[str, ...]) -> set[str]:
+    """Return the texts for which `xargs` or `parallel` may put in a word: `{}`, and those that its options name."""
+    named = (word.partition("=")[2] for word in argv if word.startswith("--replace="))
+    short = option_texts(frozenset(("-I", "-i", "-J")), argv[1:])
+    return {"{}", *filter(None, (*named, *short))}
 
 
 def _matches(pattern: re.Pattern[str], texts: tuple[str, ...]) -> list[str]:

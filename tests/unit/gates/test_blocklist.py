@@ -39,6 +39,56 @@ def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
         assert judge(ShellText(text), DEFAULT) == Allow(), text
 
 
+@pytest.mark.parametrize("first", ["for x in a sudo b; do", "if a; then x=sudo; else x=ls; fi;"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        "y=$x; $y ls",
+        'y="$x ls"; sh -c "$y"',
+        "y=(a $x); ${y[1]} ls",
+        "export y=$x; $y ls",
+        "for y in b $x; do $y ls; done",
+        'set -- "$x"; "$1" ls',
+        'set -- a "$x"; shift; "$@" ls',
+        'f() { "$1" ls; }; y=$x; f "$y"',
+        'printf -v y %s "$x"; $y ls',
+        'read y <<< "$x"; $y ls',
+        'echo "$x ls" | sh',
+        'sh <<< "$x ls"',
+        'echo "$x" | xargs nice',
+        'echo "$x ls" > run; sh run',
+        'echo "$x ls" | tee run; sh run',
+        'echo "sudo ls" > run; cp run "$x"; sh "$x"',
+    ],
+)
+def test_each_value_that_a_variable_may_have_is_followed(first: str, then: str):
+    text = f"{first} {then}{'; done' if first.endswith('do') else ''}"
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo a sudo ls | xargs -n1 nice",
+        "echo a sudo | xargs -I% % ls",
+        "echo sudo | xargs -i {} ls",
+        "echo sudo | xargs --replace=x x ls",
+        "echo etc | xargs -I% rm -rf /%",
+        "echo 'sudo ls' | parallel",
+        "parallel ::: 'sudo ls'",
+        "parallel rm -rf ::: a /",
+        "parallel rm -rf /{} ::: a etc",
+    ],
+)
+def test_what_is_fed_to_xargs_or_parallel_may_be_the_program_or_stand_anywhere_in_its_call(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+def test_each_file_that_a_variable_may_name_is_written():
+    text = "for x in a /dev/sda b; do echo > $x; done"
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
 @each_row(
     "text, pattern",
     [

@@ -11,15 +11,14 @@ from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.gate import CommandFacts
 from acp_agent.gates.git_calls import git_calls
-from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.paths.command_paths import odd_words, path_words
 from acp_agent.gates.paths.links import may_make_links, without_made
 from acp_agent.gates.rules.permission_rules import allowance
 from acp_agent.gates.shell.command import CUT, MAX_BYTES, Command, Opaque, ShellText, analyse, survey
-from acp_agent.gates.shell.options import MAX_VALUES
 from acp_agent.gates.shell.programs import runs_its_input
 from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.walk import MAX_VALUE
-from acp_agent.gates.shell.words import MAX_BRACES, ansi_c, expand_braces
+from acp_agent.gates.shell.words import MAX_BRACES, MAX_VALUES, ansi_c, expand_braces
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
@@ -35,7 +34,7 @@ from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, r
         ("ls; " * 8000, "more than 1000 commands"),
         ("ls | " * 5000 + "ls", "more than 2000 pipes"),
         ("".join(f"$(a{number} " for number in range(5000)), "more than 4000 commands"),
-        (f"for x in {' '.join(map(str, range(250)))}; do ls $x {'w ' * 10_000}; done", "more than 300,000 words"),
+        (f"for x in {' '.join(map(str, range(250)))}; do ls $x {'w ' * 10_000}; done", "more than 100,000 words"),
     ],
 )
 def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -> None:
@@ -45,10 +44,16 @@ def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -
     assert isinstance(analyse(text), Opaque)
 
 
+def test_nothing_is_proven_by_its_beginning() -> None:
+    """The commands behind too many words were left out, and the others passed for all that run."""
+    for text in ("ls; rm -rf x " + "{} " * 10_000, "ls " + ">{} " * 900 + "; rm x" + " >{}" * 900 + " {}" * 4000):
+        assert isinstance(analyse(text), Opaque)
+
+
 def test_what_just_fits_is_read() -> None:
     for text in ("ls " + ">a " * 1000, "ls; " * 999 + "ls"):
         assert survey(text).unread == "", text[:9]
-    assert expand_braces("{a,b}" * 20)[MAX_BRACES - 1 :] == [f"{'a' * 11}{'b' * 9}", CUT]
+    assert expand_braces("{a,b}" * 20)[MAX_BRACES - 1 :] == [f"{'a' * 10}{'b' * 10}", CUT]
     assert len(expand_braces("{1..9}" * 20)) == MAX_BRACES, "ranges hide nothing"
     assert expand_braces("{a,b}" * 9)[-1] == "b" * 9
 
@@ -77,7 +82,27 @@ LISTED = NAMES.replace(" ", ",")
         f"python3 -c 'import os; os.system(\"{':; ' * 1100}sudo ls\")'",
         "python3 -c '" + "x = 1\n" * 2500 + "while True: os.fork()'",
         f"perl -{'w' * 20}e 'system(\"sudo ls\")'",
+        f"perl -e 'open(F, \"{'a ' * 200}; sudo ls |\")'",
         f"watch -Q {NAMES} sudo ls",
+        f"set -- {NAMES} sudo; ${{601}} ls",
+        f"sh -c '${{601}} ls' x {NAMES} sudo",
+        f"f() {{ ${{601}} ls; }}; f {NAMES} sudo",
+        f'set -- {NAMES} rm -rf /; "${{@:601}}"',
+        f"sh -c '${{@:601}}' x {NAMES} rm -rf /",
+        f'x=({NAMES} rm -rf /); "${{x[@]:600}}"',
+        "[s][u][d][o]" + "*" * 70 + " ls",
+        f"[{'s' * 5000}]udo ls",
+        "rm -rf /[e][t]" + "*" * 70 + "c",
+        f"rm -rf /[{'e' * 5000}]tc",
+        "for x in s{A..z}do; do $x ls; done",
+        "set -- s{a..z}{a..z}o; ${524} ls",
+        "rm -rf /{a..z}{a..z}{a..z}",
+        "; ".join(f"x=a{number}; y=-b{number}; z=c{number}" for number in range(30))
+        + "; x=rm; x=a; y=-rf; z=/; $x $y $z",
+        "A=1 B=2 C=3 D=4 E=5 F=6 G=7 H=8 test -v 'x[$(sudo ls)]'",
+        f"test -v 'x[{'a' * 70}$(sudo ls)]'",
+        "python3 -c \"import os; os.system(':(){ :|:& };:')\"",
+        "python3 -c \"import os; os.system('echo c3Vkbw== | base64 -d | sh')\"",
     ],
 )
 def test_nothing_is_judged_by_its_beginning(text: str) -> None:
@@ -94,6 +119,12 @@ def test_nothing_is_judged_by_its_beginning(text: str) -> None:
         f"x='{'word ' * MAX_VALUE}'; echo \"$x\" | jq .",
         f"x='{'word ' * MAX_VALUE}'; grep -c \"$x\" notes.txt",
         "python3 -c '" + "print(1)\n" * 3000 + "'",
+        f'files=({" ".join(NAMES.split()[:200])}); wc -l "${{files[@]}}"',
+        f'set -- {NAMES}; echo "${{@:200}}"',
+        "for x in {1..31}; do for y in {0..23}; do for z in {1..59}; do touch log/$x/$y/$z; done; done; done",
+        "for x in {a..z}; do for y in {a..z}; do mkdir -p $x/$y; done; done",
+        f"PATH=/a:$PATH; {'PATH=$PATH:/b; ' * 40} make",
+        "s=a; " + "".join(f's="$s {number}"; ' for number in range(40)) + "wc -l $s",
     ],
 )
 def test_long_values_that_nothing_runs_are_no_reason_to_refuse(text: str) -> None:
@@ -253,6 +284,25 @@ def test_more_text_than_is_kept_is_refused_only_where_it_is_read() -> None:
     assert not isinstance(judge(ShellText(printed), BlocklistPolicy()), Deny)
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"cat {'./' * 3000}.env", ".env"),
+        (f"cat '{'./' * 3000}a b'", "a b"),
+        (f"tool --file={'a/../' * 3000}.env", ".env"),
+        (f"cat < {'.//' * 3000}.env", ".env"),
+        (f"tool -{'a' * 17}.git/hooks/x", ".git/hooks/x"),
+        (f"tool -{'a' * 3000}.git/hooks/x", ".git/hooks/x"),
+        (f"tool -{'a' * 3000}{'b' * 200}/x", f"{'b' * 200}/x"),
+        ("touch file{08..10}", "file09"),
+    ],
+)
+def test_no_path_is_hidden_by_what_stands_before_it(text: str, named: str) -> None:
+    """Words over 4096 characters named nothing, nor did values behind 16 letters of options."""
+    (step,) = CommandFacts(text).surveyed_steps
+    assert named in {*path_words(step.command), *odd_words(step.command)}
+
+
 def test_a_setting_of_as_many_words_as_fit_is_read_in_one_pass() -> None:
     (setting,) = read_settings(b"[a]\nb = " + b"a " * (MAX_SETTINGS // 2 - 10) + b"c")
     assert setting.value is not None
@@ -287,36 +337,36 @@ def test_an_index_made_to_be_slow_is_given_up(entries: bytes) -> None:
 
 REFUSED, ASKED, OTHERWISE = "the text is refused", "the user is asked", "nothing is lost, for the reason beside it"
 LIMITS = {
-    "blocklist.MAX_PATTERN": OTHERWISE,  # no blocked name is longer
+    "blocklist.MAX_PATTERN": REFUSED,
     "shell.arguments.MAX_SCRIPT": ASKED,
     "shell.command.MAX_BYTES": REFUSED,
     "shell.command.MAX_DEPTH": REFUSED,
+    "shell.command.MAX_FOUND": REFUSED,
     "shell.command.MAX_SECONDS": REFUSED,
     "shell.command.MAX_TREE_DEPTH": REFUSED,
     "shell.command._MAX_LITERAL": OTHERWISE,  # the parser reads a longer text
-    "shell.options.MAX_PATTERN": ASKED,
-    "shell.options.MAX_SHIFTS": REFUSED,
-    "shell.options.MAX_VALUES": REFUSED,
+    "shell.options.MAX_PATTERN": REFUSED,
+    "shell.words.MAX_SHIFTS": REFUSED,
+    "shell.words.MAX_VALUES": REFUSED,
     "shell.reading.MAX_READINGS": REFUSED,
     "shell.syntax.MAX_PIPES": REFUSED,
     "shell.walk.MAX_COMMANDS": REFUSED,
     "shell.walk.MAX_FED_TEXT": REFUSED,
-    "shell.walk.MAX_FOUND": REFUSED,
     "shell.walk.MAX_PIPED": REFUSED,
-    "shell.walk.MAX_SPREAD": REFUSED,
+    "shell.words.MAX_SPREAD": REFUSED,
     "shell.walk.MAX_VALUE": REFUSED,
     "shell.words.MAX_BRACES": REFUSED,
-    "shell.words.MAX_CHOICES": OTHERWISE,  # each value is taken at least once
+    "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
     "shell.words.MAX_FIELDS": REFUSED,
-    "shell.words.MAX_RANGE": OTHERWISE,  # all words of a range are alike
+    "shell.words.MAX_RANGE": OTHERWISE,  # all numbers of a range are alike
     "shell.words._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.words._LONGEST_WORD": REFUSED,
     "shell.wrappers.MAX_WRAPPERS": REFUSED,
-    "shell.wrappers.MAX_EXPANDED": OTHERWISE,  # others are read as plain commands
     "shell.wrappers.MAX_GUESSED": REFUSED,
     "paths.command_paths.MAX_FOLDERS": ASKED,
     "paths.command_paths.MAX_WORDS": ASKED,
-    "paths.command_paths._MAX_WORD": OTHERWISE,  # no path is longer
+    "paths.command_paths._MAX_LETTERS": OTHERWISE,  # no name of a file is longer
+    "paths.command_paths._MAX_WORD": OTHERWISE,  # no path is longer without the steps that lead nowhere
     "paths.links.MAX_LOOKS": ASKED,
     "rules.policy_rules.MAX_WORDS": ASKED,
 }
