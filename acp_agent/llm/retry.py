@@ -151,6 +151,10 @@ class SanitizingProvider(WrapperProvider):
                             yield ModelText(text.feed("", last=True) if spoke else defused(event.message.text))
                             yield event
         except ProviderError as error:
+            if thought_rest := thought.feed("", last=True):
+                yield ModelThought(thought_rest)
+            if text_rest := text.feed("", last=True):
+                yield ModelText(text_rest)
             error.args = (defused(self._redact(str(error))),)
             raise
 
