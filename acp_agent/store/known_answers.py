@@ -5,7 +5,7 @@ So the answer is kept with a digest of everything on which it depends. A later p
 session and gives the answer at once. Then its server makes the session as always, and tells the editor what is
 different, if anything is. A kept answer is only shown: it decides nothing.
 
-`new-session.json` in the data folder has the newest 16 answers by digest:
+`new-session.json` in the data folder has the newest 16 answers by digest, fewer if 16 are more than 1 MiB:
 
     {"DIGEST": {"answer": {...}, "options": "{...}", "usage": "{...}"}, ...}
 
@@ -35,7 +35,7 @@ from acp_agent.config.files import (
 )
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.untrusted import json_value, now_ms
-from acp_agent.store.private_file import lock, private_file, readable_text, replace_private
+from acp_agent.store.private_file import MAX_BYTES, lock, private_file, readable_text, replace_private
 from acp_agent.store.schema import CREATE_SESSION, STATEMENT_WAIT, VERSION, TransactionConnection, version_of
 
 if TYPE_CHECKING:
@@ -111,14 +111,21 @@ class KnownAnswers:
             kept = self._kept()
             if kept.get(digest) != entry:
                 others = [(name, value) for name, value in kept.items() if name != digest][1 - _MOST :]
-                replace_private(self._path, json.dumps({**dict(others), digest: entry}))
+                while len(text := json.dumps({**dict(others), digest: entry})) > MAX_BYTES and others:
+                    del others[0]
+                if len(text) <= MAX_BYTES:
+                    replace_private(self._path, text)
 
     @property
     def _path(self) -> str:
         return os.path.join(data_path(self._environ), _FILE)
 
     def _kept(self) -> JsonObject:
-        kept = json_value(readable_text(self._path) or "{}")
+        """Return the kept answers, none if the file is damaged."""
+        try:
+            kept = json_value(readable_text(self._path))
+        except ValueError:
+            return {}
         return kept if isinstance(kept, dict) else {}
 
     def _digest(self, params: JsonObject) -> str | None:

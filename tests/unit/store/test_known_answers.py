@@ -115,3 +115,24 @@ async def test_damaged_answers_are_no_answers_and_the_newest_sixteen_are_kept(fo
     assert opened(known(folder, ACP_AGENT_MODEL="m:1"), params(folder))
     assert opened(known(folder, ACP_AGENT_MODEL="m:16"), params(folder))
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+async def test_long_answers_push_out_the_oldest_ones(folder):
+    def keep(model: str, size: int) -> None:
+        known(folder, ACP_AGENT_MODEL=model).keep(params(folder), {**ANSWER, "long": "x" * size}, OPTIONS, USAGE)
+
+    def kept(model: str) -> bool:
+        return opened(known(folder, ACP_AGENT_MODEL=model), params(folder)) is not None
+
+    for number in range(5):
+        keep(f"m:{number}", 300_000)
+    assert [kept(f"m:{number}") for number in range(5)] == [False, False, True, True, True]
+    keep("m:5", 2_000_000)
+    assert (kept("m:4"), kept("m:5")) == (True, False), "an answer that can never be kept pushes out no other"
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", "\xff", "[" * 100_000])
+async def test_damaged_answers_are_replaced_by_the_next_one(folder, damaged):
+    (folder / "new-session.json").write_text(damaged, encoding="latin-1")
+    known(folder).keep(params(folder), ANSWER, OPTIONS, USAGE)
+    assert opened(known(folder), params(folder))
