@@ -21,12 +21,13 @@ _EXIT = lazy_regex(r"(?:exit status \d+|signal: \w+)$")
 class GoPlain:
     """A reader of the lines of `go test`.
 
-    `_printed` holds the output of each running test, by name. It is dropped when the test passes.
+    `_printed` holds the output of running tests: by the name of the test without subtests, then by the whole name. The
+    output of a test is dropped when it passes.
     """
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
-        self._printed: dict[str, list[str]] = {}
+        self._printed: dict[str, dict[str, list[str]]] = {}
         self._current = ""
         self._failure: list[str] = []
         self._crash: list[str] = []
@@ -38,7 +39,7 @@ class GoPlain:
             elif line.startswith("=== ") and (event := _EVENT.match(line)):
                 self._close()
                 self._current = event["test"]
-                self._printed.setdefault(self._current, [])
+                self._output(self._current)
             else:
                 self._take(line)
         self._close()
@@ -56,22 +57,21 @@ class GoPlain:
         elif self._failure and (line.startswith((" ", "\t")) or not line):
             self._failure.append(line)
         elif self._current:
-            self._printed.setdefault(self._current, []).append(line)
+            self._output(self._current).append(line)
         else:
             self._outside(line)
 
     def _passed(self, test: str) -> None:
         self._close()
         self._parsed.mark(recognised=True)
+        self._take_output(test)
         self._printed.pop(test, None)
-        if self._printed:
-            self._subtests_into_failure(test, failed=False)
         self._current = ""
 
     def _test_ended(self, end: re.Match[str], line: str) -> None:
         self._parsed.mark(recognised=True)
         indent, test, what = len(end["indent"]), end["test"], end["what"]
-        printed = self._printed.pop(test, [])
+        printed = self._take_output(test)
         if what == "FAIL":
             if indent == 0 or not self._failure:
                 self._close()
@@ -79,16 +79,18 @@ class GoPlain:
             else:
                 self._failure += [line, *printed]
         if indent == 0:
-            self._subtests_into_failure(test, failed=what == "FAIL")
+            for subtest in self._printed.pop(test, {}).values():
+                if what == "FAIL":
+                    self._failure += subtest
             self._current = ""
 
-    def _subtests_into_failure(self, test: str, *, failed: bool) -> None:
-        """Move the output of subtests to their parent."""
-        own = f"{test}/"
-        for name in [name for name in self._printed if name.startswith(own)]:
-            printed = self._printed.pop(name)
-            if failed and printed:
-                self._failure += printed
+    def _output(self, test: str) -> list[str]:
+        """Return the output of a running test, to which lines can be added."""
+        return self._printed.setdefault(test.partition("/")[0], {}).setdefault(test, [])
+
+    def _take_output(self, test: str) -> list[str]:
+        """Return the output of a test and forget it, but not that of its subtests."""
+        return self._printed.get(test.partition("/")[0], {}).pop(test, [])
 
     def _package(self, package: re.Match[str], line: str) -> None:
         self._parsed.mark(recognised=True)
@@ -118,8 +120,8 @@ class GoPlain:
         if not self._crash:
             self._close()
             self._parsed.mark(recognised=bool(self._current))
-            under_way = [said for printed in self._printed.values() for said in printed]
-            self._crash = [line, *(under_way if len(self._printed) < 4 else [])]
+            running = [printed for tests in self._printed.values() for printed in tests.values()]
+            self._crash = [line, *(said for printed in running if len(running) < 4 for said in printed)]
             return
         self._crash.append(line)
 

@@ -1,6 +1,10 @@
 """go test in its three forms, and the runners of JavaScript. All inputs are written by hand."""
 
+import sys
+from types import FrameType
+
 from acp_agent.core.types import Confidence
+from acp_agent.output.filters.go_tests import GoPlain
 from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from tests.unit.output.filters.samples import applied
@@ -53,6 +57,44 @@ def test_a_go_test_that_timed_out_names_the_test():
     text = go("timeout", "go test -v ./...")
     assert "panic: test timed out after 1s" in text
     assert "TestHangs (1s)" in text
+
+
+def calls_for(lines: list[str]) -> int:
+    """The number of calls that reading these lines takes."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(counted)
+    try:
+        GoPlain().parse(lines)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_twice_as_many_parallel_tests_take_twice_the_work():
+    def lines(number: int) -> list[str]:
+        names = [f"Test{each}" for each in range(number)]
+        begun = [f"=== {what} {name}" for name in names for what in ("RUN  ", "PAUSE")]
+        ended = [f"--- {('PASS', 'SKIP', 'FAIL')[each % 3]}: {name} (0.00s)" for each, name in enumerate(names)]
+        return begun + ended
+
+    assert calls_for(lines(400)) < 2.1 * calls_for(lines(200))
+
+
+def test_what_unfinished_subtests_print_joins_the_failure_of_their_own_parent():
+    lines = [
+        *("=== RUN   TestA", "=== RUN   TestA/sub", "a.go:1: lost", "=== RUN   TestAB", "=== RUN   TestAB/sub"),
+        *("ab.go:1: other", "=== RUN   TestC", "c.go:1: passes", "--- PASS: TestC (0.00s)"),
+        *("--- FAIL: TestA (0.00s)", "    a.go:2: wrong", "--- PASS: TestAB (0.00s)"),
+    ]
+    text = SUMMARY.apply("\n".join([*lines, "FAIL", ""]), CommandRun("go test -v", (), 1)).text
+    assert "--- FAIL: TestA (0.00s)\na.go:1: lost\n    a.go:2: wrong" in text
+    assert "other" not in text
+    assert "passes" not in text
 
 
 def test_packages_that_pass_keep_their_line():
