@@ -294,8 +294,7 @@ def _print_none(folder: str | None) -> None:
 
 async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:
     repository = store.of(record.id)
-    saved = await repository.snapshot()
-    usage = UsageTotals() if saved is None else saved.usage  # deleted meanwhile
+    usage = await repository.usage() or UsageTotals()  # none if the session was deleted meanwhile
     if record.title:
         return SessionRow(record, usage)
     async with aclosing(repository.events()) as events:

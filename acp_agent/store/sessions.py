@@ -40,6 +40,7 @@ _PUT_BACK = f"UPDATE conversations SET ({_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?
 _SET = f"UPDATE conversations SET {{}} WHERE id = ? AND cwd IS NOT NULL RETURNING {_COLUMNS}"  # noqa: S608 - ours
 _HAS_SCHEDULE = "SELECT 1 FROM schedule WHERE conversation_id = ? LIMIT 1"
 _CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
+_SPENT = "SELECT tally FROM conversations WHERE id = ? AND cwd IS NOT NULL"
 _SHORT = 16 * 1024
 """Bytes of events that are written on the event loop."""
 _FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
@@ -136,6 +137,11 @@ class SqliteSessionRepository:
         """
         row = await self._database.read(lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone())
         return None if row is None else self._readable(SessionOptions(), row[0])
+
+    async def usage(self) -> UsageTotals | None:
+        """Return the session's usage, or None if it is not stored. Raises StoreUnavailable."""
+        row = await self._database.read(lambda connection: connection.execute(_SPENT, (self._column,)).fetchone())
+        return None if row is None else self._readable(UsageTotals(), row[0])
 
     async def clear(self) -> None:
         """See SessionRepository.clear. The usage and the number of prompts stay: the session is still listed."""

@@ -1,9 +1,11 @@
 """`acp-agent sessions list|show|export|undo|delete`, on a real database."""
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -115,6 +117,13 @@ def test_a_list_may_be_of_one_folder_or_short_or_json(one, data, capsys):
     first, second = map(json.loads, printed(capsys).splitlines())
     assert (first["id"], first["cost"], first["prompts"], first["additional"]) == (ID, 0.101, 3, [])
     assert (second["cwd"], second["cost"]) == ("/projects/site", None)
+
+
+def test_a_list_reads_no_conversation(one, data, capsys):
+    with contextlib.closing(sqlite3.connect(data / "acp-agent.db")) as database:
+        database.executescript("DROP TABLE messages; DROP TABLE seen_files")
+    assert command("list") == 0
+    assert "$0.101" in printed(capsys)
 
 
 def test_ids_are_as_long_as_it_takes_to_tell_them_apart():
