@@ -295,8 +295,8 @@ class HeldWalls:
             kernel = [word for path in _of_the_kernel() for word in ("--ro-bind-try", path, path)]
             own = ("--tmpfs", _SHARED_MEMORY, "--proc", "/proc", *kernel)
             self.words = (*enter, "--cap-drop", "ALL", "--dev-bind", "/", "/", *own)
-            if not _succeeds([*self.words, "--", "true"]):
-                raise OSError("no command can enter walls that are held")
+            if not _succeeds([*self.words, *_inside(self.places, ["true"], "")]):
+                raise OSError("no command can enter walls that are held, or its mounts are others")
             self._opened = opened.pop_all()
 
     def _watch(self, table: str, opened: ExitStack) -> None:
@@ -319,12 +319,16 @@ def _of_the_kernel() -> Sequence[str]:
     return (_SETTINGS, *_FOR_ROOT) if os.geteuid() == 0 else (_SETTINGS,)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells the file at a path from others as long as it exists, or None. A mounted file exists."""
+def _identity(path: str) -> tuple[int, ...] | None:
+    """Return what tells the file at a path from others as long as it exists, or None. A mounted file exists.
+
+    A renamed file takes its mount along, even if a hard link then gets the earlier name. So the number of links counts.
+    """
     try:
-        return identity(os.stat(path))
+        status = os.stat(path)
     except OSError:
         return None
+    return (*identity(status), 0 if stat.S_ISDIR(status.st_mode) else status.st_nlink)
 
 
 class BubblewrapSandbox:

@@ -220,6 +220,38 @@ def test_a_command_does_not_run_where_a_cover_is_gone_from_the_walls_it_was_give
     assert "folders were moved" in ended.stderr
 
 
+def test_a_file_that_was_renamed_and_linked_back_does_not_stop_all_commands(holding: Holding):
+    for _ in range(2):
+        holding.run("true")
+    file, renamed = holding.folder / "protected", holding.folder / "renamed"
+    file.rename(renamed)
+    file.hardlink_to(renamed)
+    for _ in range(3):
+        assert holding.run("echo here; echo changed 2> /dev/null > protected") == "here\n"
+    assert file.read_text() == "as it was\n"
+    assert holding.held[-3:] == [False, True, True]
+
+
+def test_walls_that_were_built_around_another_file_are_not_held(holding: Holding, monkeypatch: pytest.MonkeyPatch):
+    file, other, aside = (holding.folder / name for name in ("protected", "other", "aside"))
+    other.write_text("another file\n")
+
+    class SwappedWhileBuilt(module._Holder):
+        def __init__(self, words: Sequence[str]) -> None:
+            file.rename(aside)
+            other.rename(file)
+            try:
+                super().__init__(words)
+            finally:
+                file.rename(other)
+                aside.rename(file)
+
+    holding.run("true")
+    monkeypatch.setattr(module, "_Holder", SwappedWhileBuilt)
+    assert [holding.run("echo here") for _ in range(3)] == ["here\n"] * 3
+    assert holding.held == [False] * 4
+
+
 def test_walls_whose_holder_was_killed_are_built_again(holding: Holding):
     for _ in range(2):
         holding.run("true")
