@@ -274,14 +274,15 @@ class HeldWalls:
     holder   the process in which they are
     """
 
-    def __init__(self, network: SessionNetwork, mounts: _Mounts, hidden: Sequence[str], user: Sequence[str]) -> None:
+    def __init__(self, network: SessionNetwork, mounts: _Mounts, walls: Walls, user: Sequence[str]) -> None:
         outside = {path: how for path, how in mounts.items() if path not in _OF_THE_KERNEL}
         if any(is_below(path, "/dev") for path in outside):
             raise OSError("a copy has a /dev of its own")
-        self._paths = [*{*outside, *(how[-1] for how in outside.values() if len(how) > 1)}]
+        # A readable path that is missing now has no mount, but may come back.
+        self._paths = [*{*outside, *walls.readable, *(how[-1] for how in outside.values() if len(how) > 1)}]
         # bubblewrap needs a /proc that shows the process which runs it. The one of a command covers it.
         held = {"/proc": ("--bind", "/proc"), "/dev": ("--dev",), **outside}
-        building = [bubblewrap(), "--cap-drop", "ALL", *_mount_words(held, (*hidden, "/dev"))]
+        building = [bubblewrap(), "--cap-drop", "ALL", *_mount_words(held, (*walls.hidden, "/dev"))]
         with ExitStack() as opened:
             self._changes = select.poll()
             self._watch("/proc/self/mountinfo", opened)
@@ -420,7 +421,7 @@ class BubblewrapSandbox:
             held = None
         elif known and held is None and self._may_hold:
             try:
-                held = HeldWalls(network, self._mounts(walls), walls.hidden, self._user)
+                held = HeldWalls(network, self._mounts(walls), walls, self._user)
             except OSError:
                 self._may_hold = False
         self._known[walls] = held

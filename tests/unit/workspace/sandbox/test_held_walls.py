@@ -252,6 +252,24 @@ def test_walls_that_were_built_around_another_file_are_not_held(holding: Holding
     assert holding.held == [False] * 4
 
 
+def test_a_readable_folder_that_comes_back_is_readable_again():
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        root, tool, moved = (Path(folder) / name for name in ("root", "tool", "moved"))
+        root.mkdir()
+        tool.mkdir()
+        (tool / "version").write_text("1\n")
+        rules = WallRules((str(root),), protects, refuses, allow_read=(str(tool),))
+        holding = Holding(root, SessionSandbox(rules, child_environment(os.environ), TIER))
+        try:
+            holding.run("true")
+            tool.rename(moved)
+            assert "No such file" in holding.run(f"cat {tool}/version")
+            moved.rename(tool)
+            assert [holding.run(f"cat {tool}/version") for _ in range(3)] == ["1\n"] * 3
+        finally:
+            holding.sandbox.close()
+
+
 def test_walls_whose_holder_was_killed_are_built_again(holding: Holding):
     for _ in range(2):
         holding.run("true")
