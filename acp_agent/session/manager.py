@@ -187,10 +187,10 @@ class SessionManager:
 
         """
         before = self._known.get(session_id)
-        if self.store is not None and session_id not in self._acts and not (before and before.turns.runs_scheduled):
+        if session_id not in self._acts and not (before and before.turns.runs_scheduled):
             must_be_idle(before)  # a prompt after the load must wait for it
         with self.loads.loading(session_id) as is_known:
-            if self.store is not None and before is not None:
+            if before is not None:
                 await before.turns.end_scheduled_with_session()
             async with self._acts.hold(session_id):
                 if self.store is None:

@@ -58,6 +58,13 @@ async def here(tmp_path: Path) -> AsyncIterator[Process]:
         yield made
 
 
+@pytest.fixture(params=[True, False], ids=["stored", "unstored"])
+async def with_or_without_a_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Process]:
+    async with process(tmp_path) as made, anyio.create_task_group() as tasks:
+        yield made if request.param else Process(tmp_path, tasks, None, None)
+        tasks.cancel_scope.cancel()
+
+
 def usage(updates: list[Any]) -> list[Any]:
     return [update for update in updates if update["sessionUpdate"] == "usage_update"]
 
@@ -160,7 +167,8 @@ async def test_a_session_that_is_open_here_is_loaded_anew_in_the_place_the_edito
     assert (listed["cwd"], listed["additionalDirectories"]) == (there, [more])
 
 
-async def test_a_load_while_a_prompt_runs_is_refused_and_the_turn_goes_on(here: Process) -> None:
+async def test_a_load_while_a_prompt_runs_is_refused_and_the_turn_goes_on(with_or_without_a_store: Process) -> None:
+    here = with_or_without_a_store
     session = await here.new()
     async with here.prompting(session) as turn:
         for method in ("load", "resume"):
@@ -172,7 +180,10 @@ async def test_a_load_while_a_prompt_runs_is_refused_and_the_turn_goes_on(here: 
 
 
 @pytest.mark.parametrize("method", ["load", "resume"])
-async def test_a_load_ends_a_scheduled_turn_which_may_wait_for_the_user_for_ever(here: Process, method: str) -> None:
+async def test_a_load_ends_a_scheduled_turn_which_may_wait_for_the_user_for_ever(
+    with_or_without_a_store: Process, method: str
+) -> None:
+    here = with_or_without_a_store
     session = await here.new()
     await here.say(session, "one")
     turns, began, ended = here.session(session).turns, anyio.Event(), list[bool]()
@@ -185,10 +196,10 @@ async def test_a_load_ends_a_scheduled_turn_which_may_wait_for_the_user_for_ever
             began.set()
             await anyio.sleep_forever()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(scheduled)
-        await began.wait()
-        with anyio.fail_after(10):
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(scheduled)
+            await began.wait()
             await here.ask(method, session)
     assert ended == [True]
     assert (await here.told(session, "last"))[:2] == ["one", "one!"]
