@@ -166,7 +166,7 @@ class SentPrompt(Protocol):
     def message_with(self, text: str, instead_of: int) -> Message:
         """Return the message that `read` has made, with `text` in place of the first texts that the user typed.
 
-        instead_of   how many of these texts are replaced
+        instead_of   how many of these texts are replaced; all if the prompt has fewer
         """
         ...
 

@@ -124,8 +124,8 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
 
 
 def length(texts: Sequence[str]) -> int:
-    """Return how many texts of a prompt the command at its beginning takes: one, or two with Jupyter's note."""
-    return 2 if len(texts) > 1 and _has_note(texts) else 1
+    """Return how many texts of a prompt the command at its beginning takes at most: one, or two with Jupyter's note."""
+    return 2 if _has_note(texts) else 1
 
 
 def first_word(texts: Sequence[str]) -> tuple[str, str]:
