@@ -13,11 +13,12 @@ from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, LoginRequired, MissingKey
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.ports import ModelRequest
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
 from acp_agent.session.conversation import Conversation, DefinedAgent, SessionAgent, tool_selection
 from tests.fakes.fake_toolset import FakeToolset, spec
-from tests.fakes.scripted_provider import ScriptedProvider
+from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 
 pytestmark = pytest.mark.anyio
 OFF = Settings()
@@ -162,12 +163,18 @@ class Session:
         self.editor = SimpleNamespace(offers_login=login, owns_buffers=False)
         self.workspace = SimpleNamespace(additional=("/more",))
         self.active = SimpleNamespace(mode=Mode.ASK)
-        self.transcript = SimpleNamespace(save_soon=lambda: None)
+        self.saved = 0
+        self.transcript = SimpleNamespace(save_soon=self._save_soon)
         self.turns = SimpleNamespace(session_ended=False)
 
+    def _save_soon(self) -> None:
+        self.saved += 1
 
-def agent_of(made: Made, *, login: bool = False, defined: DefinedAgent | None = None) -> SessionAgent:
-    session: Any = Session(login=login)
+
+def agent_of(
+    made: Made, *, login: bool = False, defined: DefinedAgent | None = None, session: Any = None
+) -> SessionAgent:
+    session = session or Session(login=login)
 
     async def notes() -> str:
         return "a note of the project"
@@ -188,6 +195,18 @@ async def test_the_prompt_of_the_agent_names_the_folders_the_tools_and_the_notes
     assert bare is agent
     assert len(bare.system_prompt) > 0
     assert [each.name for each in bare.take_specs()] == ["read"]
+
+
+async def test_a_prompt_is_stored_soon_since_the_model_may_be_silent_for_long():
+    made, session, saved = Made(), Session(login=False), list[int]()
+
+    def answer(_: ModelRequest) -> Step:
+        saved.append(session.saved)
+        return say("Hello.")
+
+    made.models.provider = ScriptedProvider([answer])
+    await (await agent_of(made, session=session).agent()).run(said("hello"))
+    assert saved == [1]
 
 
 async def test_for_want_of_a_key_the_user_logs_in_where_the_editor_can():

@@ -244,6 +244,19 @@ async def test_with_a_turn_what_the_user_may_have_changed_is_searched_anew(
     assert "needle two" in (await live.call("grep", pattern="needle", path=".")).text
 
 
+async def test_a_kept_result_is_good_for_the_time_that_the_user_sets(
+    live: LiveSession, monkeypatch: pytest.MonkeyPatch
+):
+    live.open("[tools.result_cache]\nttl_secs = 20\n")
+    await settled(live, monkeypatch)
+    assert await live.reads()  # the configuration is read again, a last time
+    file = live.work / "docs" / "a.txt"
+    for seconds, text in ((0, "one"), (19, "one"), (20, "two")):
+        monkeypatch.setattr(live.factory._tools._cache, "_now", lambda now=seconds: now)
+        live.write(f"needle {'two' if seconds else 'one'}\n", file)
+        assert f"needle {text}" in (await live.call("grep", pattern="needle", path=".")).text
+
+
 async def test_a_path_that_is_there_is_not_called_made_up(live: LiveSession):
     live.open("[agent]\nhallucination_detection = true\n")
     assert "hallucination_suspect" not in (await live.call("read", path="secret.txt")).text

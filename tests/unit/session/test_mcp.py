@@ -626,11 +626,18 @@ async def test_a_server_added_later_is_waited_for_by_the_next_turn_and_taken_awa
     await here.servers.settled()
     assert here.servers.add(server("second", McpOrigin.EDITOR)) == ""
     assert here.servers.joining()
-    late = here.connections["second"]
+    late, turns = here.connections["second"], list[str]()
+
+    async def turn() -> None:
+        await here.servers.settled()
+        turns.append("began")
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(here.servers.settled)
+        tasks.start_soon(turn)
         await all_tasks_blocked()
+        assert turns == []
         late.ready(definition())
+    assert turns == ["began"]
     listed = [(each.server.name, each.state, each.tools) for each in here.servers.listed()]
     assert listed == [
         ("first", McpState.READY, ("mcp_first_echo",)),
