@@ -37,7 +37,7 @@ _NEEDED = 5.0  # seconds that a trial or a holder may take
 _MOST_HELD = 2  # walls that are kept: those of commands that only read, and those of others
 _STARTED = 60.0  # seconds after which a command that was to start has started
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-_SOMEBODY = "1000"  # the user ID within the sandbox where the agent runs as root
+_SOMEBODY = 1000  # the user and group ID within the sandbox where the agent runs as root
 _NO_FILE = "/dev/null"
 _SYSTEM_BASH = ("/usr/bin/bash", "/bin/bash")
 _SETTINGS = "/proc/sys"  # root may write there without capabilities
@@ -348,7 +348,9 @@ class BubblewrapSandbox:
         self._bash = bash
         self._proxy: AllowlistProxy | None = None
         self._home = PrivateHome(folder, home)
-        self._user = ("--uid", _SOMEBODY, "--gid", _SOMEBODY) if os.geteuid() == 0 else ()  # no root, even for root
+        # Without these a command would be root, the only user in the session's network.
+        user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_SOMEBODY, _SOMEBODY)
+        self._user = ("--uid", f"{user}", "--gid", f"{group}")
         self._filter = os.path.join(folder, "seccomp.bpf")
         self._network: SessionNetwork | None = None
         self._known: dict[Walls, HeldWalls | None] = {}  # of earlier commands, the last used at the end

@@ -136,6 +136,16 @@ def test_a_hidden_folder_is_empty_and_stays_so_in_a_copy(holding: Holding):
     assert holding.held == [False, True, True]
 
 
+def test_a_command_of_a_usual_user_has_their_ids(monkeypatch: pytest.MonkeyPatch):
+    """It had those of root, for which tar tries to set the owners of unpacked files, and fails."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    monkeypatch.setattr(os, "getegid", lambda: 8765)
+    with held_walls() as holding:
+        for network in (NetworkReach.SESSION, NetworkReach.NONE):
+            assert [holding.run("id -u; id -g", network=network) for _ in range(3)] == ["4321\n8765\n"] * 3
+    assert holding.held == [False, True, True, False, False, False]
+
+
 def test_what_holds_walls_can_do_nothing_itself(holding: Holding):
     for _ in range(2):
         holding.run("true")
