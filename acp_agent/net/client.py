@@ -152,7 +152,7 @@ class HttpClient:
                 yield StreamedResponse(request, exchange)
 
     async def aclose(self) -> None:
-        """Close every connection. A later request opens new ones."""
+        """Close every connection, those in use after their requests. A later request opens new ones."""
         await self._connections.aclose()
 
 
@@ -223,13 +223,14 @@ class _Connections:
                 yield proxied
             return
         sent = request_bytes(request, parsed, address, headers)
+        pool = self._idle
         connection = self._take(address) or await connect(address, await self._trusted(address))
         exchange = DirectExchange(connection, request.read_timeout)
         try:
             await exchange.begin(sent)
             yield exchange
         finally:
-            self._give_back(address, connection, usable=exchange.reusable)
+            self._give_back(address, connection, usable=exchange.reusable and pool is self._idle)
             exchange.end()
 
     def _take(self, address: Address) -> HttpConnection | None:
@@ -256,10 +257,10 @@ class _Connections:
         return self._tls if address.scheme == "https" else None
 
     async def aclose(self) -> None:
-        """Close every idle connection."""
-        for connection in (each for idle in self._idle.values() for each in idle):
+        """Close every idle connection. Those in use are closed after their requests."""
+        pool, self._idle = self._idle, {}
+        for connection in (each for idle in pool.values() for each in idle):
             connection.close()
-        self._idle.clear()
         through, self._httpx = self._httpx, None
         if through is not None:
             await through.aclose()

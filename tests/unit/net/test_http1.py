@@ -302,6 +302,16 @@ async def test_a_connection_that_was_idle_for_too_long_is_not_used(
     assert raw.connections == 2
 
 
+async def test_a_connection_in_use_while_the_client_is_closed_is_closed_after_its_answer(http: HttpClient) -> None:
+    raw = RawServer(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab")
+    async with serving(raw) as port:
+        async with http.send(HttpRequest("acme", f"http://127.0.0.1:{port}/", {})) as answer:
+            await http.aclose()
+            assert await answer.body(10) == b"ab"
+        with anyio.fail_after(5):
+            await raw.idle_closed.wait()
+
+
 async def test_no_header_of_the_settings_frames_a_request(http: HttpClient) -> None:
     raw = RawServer(b"HTTP/1.1 204 No Content\r\n\r\n")
     async with serving(raw) as port:
