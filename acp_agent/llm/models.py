@@ -1,11 +1,9 @@
 """Names of models, and the sizes, abilities and prices that `models.toml` lists for them."""
 
 import re
-import tomllib
 from collections.abc import Container
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from acp_agent.config.llm_settings import Effort
@@ -13,6 +11,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 from acp_agent.shape import Field, Shape, ShapeConfig
+from acp_agent.text import packaged_table
 
 _MILLION: Final = 1_000_000
 _EDITION: Final = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
@@ -142,7 +141,7 @@ def _longest_prefix(prefixes: Container[str], model: str) -> str:
 @cache
 def load_table() -> ModelTable:
     """Return the packaged table. Reads a file the first time."""
-    return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))
+    return ModelTable.model_validate(packaged_table("acp_agent.llm", "models"))
 
 
 @frozen

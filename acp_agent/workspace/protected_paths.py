@@ -8,18 +8,17 @@ exist yet are protected too. `gates/protected.py` asks about the soft ones, whic
 import os
 import posixpath
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase, translate
 from functools import cache
-from importlib.resources import files
 from itertools import chain, dropwhile
 from typing import NamedTuple, TypeAlias, cast
 
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
+from acp_agent.text import packaged_table
 from acp_agent.workspace.read_policy import folded, resolving, spellings
 
 GLOB = frozenset("*?[")
@@ -253,8 +252,7 @@ _Table: TypeAlias = dict[str, object]
 @cache
 def _packaged() -> tuple[ProtectionRule, ...]:
     """Return the packaged rules, a constant that is read late so that the start does not pay for it."""
-    source = files("acp_agent.workspace").joinpath("protected_paths.toml").read_text(encoding="utf-8")
-    groups = cast("list[_Table]", tomllib.loads(source)["group"])
+    groups = cast("list[_Table]", packaged_table("acp_agent.workspace", "protected_paths")["group"])
     return tuple(rule for group in groups for rule in _group(group))
 
 

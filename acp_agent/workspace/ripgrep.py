@@ -9,16 +9,15 @@ import re
 import resource
 import shutil
 import sys
-import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from importlib.resources import files
 from subprocess import DEVNULL
 from typing import cast
 
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.text import packaged_table
 from acp_agent.workspace.processes.table import open_process
 from acp_agent.workspace.text_files import cut_line
 
@@ -306,6 +305,5 @@ def file_type(name: str) -> FileType:
 
 def known_types() -> Mapping[str, FileType]:
     """Return every type by its name; names and extensions in lower case."""
-    text = (files("acp_agent.workspace") / "file_types.toml").read_text("utf-8")
-    table = cast("dict[str, dict[str, list[str]]]", tomllib.loads(text))
+    table = cast("dict[str, dict[str, list[str]]]", packaged_table("acp_agent.workspace", "file_types"))
     return {name: FileType(**{key: frozenset(values) for key, values in each.items()}) for name, each in table.items()}

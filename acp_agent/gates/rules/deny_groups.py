@@ -6,11 +6,9 @@ wrappers and in nested shells. The blocklist provides the function that compares
 
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -18,6 +16,7 @@ from acp_agent.gates.paths.command_paths import path_words
 from acp_agent.gates.shell.command import Command, Survey
 from acp_agent.gates.shell.options import operands, option_texts, shell_call, tables
 from acp_agent.regex import Regex, compiled
+from acp_agent.text import packaged_table
 
 
 class Group(NamedTuple):
@@ -42,7 +41,7 @@ class Group(NamedTuple):
 @cache
 def deny_groups() -> Mapping[str, Group]:
     """Return the packaged groups by name. They are read once, when the first command is judged."""
-    data = tomllib.loads(files("acp_agent.gates.rules").joinpath("deny_groups.toml").read_text(encoding="utf-8"))
+    data = packaged_table("acp_agent.gates.rules", "deny_groups")
     return MappingProxyType({name: _group(name, cast("dict[str, object]", table)) for name, table in data.items()})
 
 

@@ -5,15 +5,15 @@ in `grammars/README.md`). An option, a bundle of options or a form that a gramma
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from acp_agent.text import packaged_table
 
 _NUMBER = re.compile(r"-\d+")
 _VERSION = re.compile(r"-?\d[\d.]*$")
@@ -324,7 +324,7 @@ def grammar_of(name: str) -> Grammar | None:
     """Return the grammar of a program by its base name, with or without a version; None if there is none."""
     known = name if name in _families() else unversioned(name)
     family = _families().get(known)
-    return _family(family).get(known) if family else None
+    return _grammar(family, known) if family else None
 
 
 def unversioned(name: str) -> str:
@@ -339,16 +339,23 @@ def _families() -> Mapping[str, str]:
 
 
 @cache
-def _family(family: str) -> Mapping[str, Grammar]:
-    """Return the grammars of one packaged file. It is read when the first of its programs is judged."""
-    data = _read(family)
-    sets, aliases = data.pop("sets", {}), data.pop("aliases", {})
-    forms = {name: _form(table, sets) for name, table in data.items()}
-    return MappingProxyType(forms | {alias: forms[name] for alias, name in aliases.items()})
+def _grammar(family: str, name: str) -> Grammar | None:
+    """Return the grammar of a program from its packaged file. It is made when the program is first judged."""
+    tables, sets, aliases = _family(family)
+    if name in aliases:
+        return _grammar(family, aliases[name])
+    return _form(tables[name], sets) if name in tables else None
+
+
+@cache
+def _family(family: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """Return the tables of a packaged file by program, its sets, and its other names of programs."""
+    tables = _read(family)
+    return tables, tables.pop("sets", {}), tables.pop("aliases", {})
 
 
 def _read(family: str) -> dict[str, Any]:
-    return tomllib.loads(files("acp_agent.gates").joinpath("grammars", f"{family}.toml").read_text(encoding="utf-8"))
+    return packaged_table("acp_agent.gates", f"grammars/{family}")
 
 
 _VALUED = {

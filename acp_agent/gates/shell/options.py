@@ -4,15 +4,13 @@
 """
 
 import posixpath
-import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from acp_agent.text import lazy_regex
+from acp_agent.text import lazy_regex, packaged_table
 
 
 class Wrapper(NamedTuple):
@@ -72,7 +70,7 @@ class Tables(NamedTuple):
 @cache
 def tables() -> Tables:
     """Return the packaged table. It is read when first needed, so that it does not slow the start."""
-    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8"))
+    data = packaged_table("acp_agent.gates.shell", "tables")
     shells, syntax = data["shells"], data["syntax"]
     return Tables(
         wrappers=_wrappers(data["wrappers"]),

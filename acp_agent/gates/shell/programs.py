@@ -5,10 +5,8 @@ The facts are in `programs.toml`.
 
 import posixpath
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,7 +21,7 @@ from acp_agent.gates.shell.arguments import (
 from acp_agent.gates.shell.command import Command, Opaque, ShellText
 from acp_agent.gates.shell.grammar import AFTER, Grammar, ParsedArguments, WordKind, grammar_of, unversioned
 from acp_agent.gates.shell.options import getopt, has_option, tables
-from acp_agent.text import lazy_regex
+from acp_agent.text import lazy_regex, packaged_table
 
 
 class Destroying(NamedTuple):
@@ -81,7 +79,7 @@ class ProgramTable(NamedTuple):
 @cache
 def program_table() -> ProgramTable:
     """Return the packaged table, a constant that is read when the first command is judged."""
-    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
+    data = packaged_table("acp_agent.gates.shell", "programs")
     lists = (
         *("harmless", "neutral", "state", "variables", "plain", "careful"),
         *("reads", "through", "unswayed", "listing", "listers", "filters"),

@@ -4,10 +4,8 @@ A mistake in one rule disables only that rule.
 """
 
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any, TypeAlias, assert_never, cast
 
 from acp_agent.config.files import read_toml
@@ -33,6 +31,7 @@ from acp_agent.output.filters.rule_model import (
 from acp_agent.output.filters.strategy import CommandRun, Restored, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from acp_agent.shape import Problem, Shape, ValidationError, fields
+from acp_agent.text import packaged_table
 
 
 class CommandMatcher:
@@ -184,8 +183,7 @@ def built_in() -> FilterRuleSet:
 
     They are not checked here, since a test checks them, and each is compiled when it is first used.
     """
-    source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
-    rules = map(_known, tomllib.loads(source)["rules"])
+    rules = map(_known, packaged_table("acp_agent.output.filters", "builtin")["rules"])
     return FilterRuleSet(tuple(CompiledRule(each) for each in rules if each.enabled), BUILT_IN)
 
 

@@ -9,11 +9,9 @@ import base64
 import json
 import re
 import threading
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import NamedTuple, assert_never
 from urllib.parse import quote, quote_plus
 
@@ -31,6 +29,7 @@ from acp_agent.output.redaction.assignments import (
 )
 from acp_agent.output.redaction.spans import Span, block_at
 from acp_agent.regex import Regex, RegexMatch, RegexSet, compiled_rule, compiled_set, literals
+from acp_agent.text import packaged_table
 
 SHORTEST = 8
 """The shortest known value, in characters. Shorter ones occur in too many harmless places."""
@@ -405,7 +404,7 @@ def _secrets(rule: SecretRule, rank: int, data: bytes, match: RegexMatch, groups
 @cache
 def built_in() -> SecretRules:
     """Return the rules of `rules.toml`, which are read once in a process."""
-    read = tomllib.loads(files("acp_agent.output.redaction").joinpath("rules.toml").read_text("utf-8"))
+    read = packaged_table("acp_agent.output.redaction", "rules")
     key = "".join(read["key"])
     return SecretRules(tuple(_rule(entry, key, read["gap"]) for entry in read["rule"]), key)
 

@@ -7,16 +7,14 @@ parser in git's config.c. Includes are not followed.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
 from acp_agent.core.data import frozen
-from acp_agent.text import lazy_regex
+from acp_agent.text import lazy_regex, packaged_table
 
 MAX_BYTES = 512 * 1024
 """The largest file that is read."""
@@ -356,8 +354,7 @@ def _is_address(url: str) -> bool:
 @cache
 def _table() -> _SettingTable:
     """Return the packaged table, a constant that is read late so that the start does not pay for it."""
-    source = files("acp_agent.workspace.git").joinpath("settings.toml").read_text(encoding="utf-8")
-    table: _Entry = tomllib.loads(source)
+    table: _Entry = packaged_table("acp_agent.workspace.git", "settings")
     local = frozenset(cast("list[str]", table["local"]))
     lists = {"@local": local, "@reads": frozenset(cast("list[str]", table["reads"]))}
 
