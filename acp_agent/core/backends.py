@@ -127,7 +127,7 @@ class GrepMatch:
     """One line: absolute path, 1-based number, text without its newline. `matched` is False for a line of context.
 
     The text of a line over 64 KiB is its beginning. `column` counts the characters of a long line before its first
-    match. It is None if the match is not in the text.
+    match. It is None if the match is not in the text, or near the end of such a beginning.
     """
 
     path: str

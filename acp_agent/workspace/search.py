@@ -25,7 +25,16 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex, Regex, compiled
 from acp_agent.workspace.beneath import errors_about, holding, path_error
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
-from acp_agent.workspace.ripgrep import BY_MARK, FoundLine, MatchReader, Ripgrep, file_type, matching_lines, respelled
+from acp_agent.workspace.ripgrep import (
+    BY_MARK,
+    LONGEST_LINE,
+    FoundLine,
+    MatchReader,
+    Ripgrep,
+    file_type,
+    matching_lines,
+    respelled,
+)
 from acp_agent.workspace.roots import FileOpener, Place, Roots
 from acp_agent.workspace.text_files import (
     BOM,
@@ -43,6 +52,8 @@ SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096
 _SHORT_LINE = 200
 """Characters of a line that is shown whole, or nearly so, wherever its match is."""
+_UNSURE = 16 * 1024
+"""Characters at the end of a line that was cut. A match in them is not shown: a secret behind it may be cut as well."""
 _BLOCK = 1024 * 1024
 _MOST_COUNTED = 20_000
 """Matching lines that a search counts before it may stop."""
@@ -406,14 +417,16 @@ class _Lines:
             self._counts.append((absolute, len(matched)))
         for line in shown:
             text = decode_line(line.text)
-            column = self._column(text) if line.matched and len(text) > _SHORT_LINE else 0
+            is_cut = len(line.text) > LONGEST_LINE - 4  # a part of a character was left out
+            column = self._column(text, is_cut=is_cut) if line.matched and len(text) > _SHORT_LINE else 0
             self._found.append(GrepMatch(absolute, line.number, text, line.matched, column))
 
-    def _column(self, text: str) -> int | None:
+    def _column(self, text: str, *, is_cut: bool) -> int | None:
         self._pattern = self._pattern or _compiled(self._query)
         data = text.encode(errors="replace")
         at = self._pattern.find(data, 0, check_cancelled)
-        return None if at is None else len(data[:at].decode(errors="replace"))
+        column = None if at is None else len(data[:at].decode(errors="replace"))
+        return None if column is not None and is_cut and column > len(text) - _UNSURE else column
 
     def _with_context(self, lines: list[FoundLine], wanted: set[int]) -> list[FoundLine]:
         before, after = self._query.around()

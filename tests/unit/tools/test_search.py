@@ -411,6 +411,18 @@ async def test_of_a_long_line_with_a_secret_only_the_beginning_is_shown(tmp_path
     assert not any(part in found for part in ("fakefake", "999", "later"))
 
 
+async def test_the_end_of_what_was_read_of_a_line_is_not_shown_as_that_of_the_line(tmp_path):
+    """A secret that was cut there was not recognised, and nothing said that the line goes on."""
+    key = "ghp_" + "Fake" * 9
+    (tmp_path / "min.js").write_text("x;" * 32_600 + f"HERE {'y' * (65536 - 65200 - 5 - 30)} {key}" + "z;" * 5000)
+    (tmp_path / "whole.js").write_text("x;" * 32_600 + "HERE")
+    disk = Disk(tmp_path, ToolLimits(redact=Redactor()))
+    found = await disk.run("grep", pattern="HERE", path="min.js")
+    assert "… [over 10000 more characters] [the match is further on: `grep -o` in bash shows it]\n" in found
+    assert "ghp_" not in found
+    assert "x;HERE\n" in await disk.run("grep", pattern="HERE", path="whole.js")
+
+
 async def test_without_a_redactor_only_the_beginning_of_a_long_line_is_shown(tmp_path):
     (tmp_path / "min.js").write_text("a;" * 1000 + "here")
     found = await Disk(tmp_path, ToolLimits(match_chars=40)).run("grep", pattern="here", path="min.js")
