@@ -114,7 +114,8 @@ class LinuxProcessTable:
         if not (fields := _fields(pid)):
             return None
         state, parent, _group, session, *_ = fields
-        return Status(pid, int(parent), int(session), zombie=state in (b"Z", b"X"))
+        # The state is that of the first thread, which may end before others. See proc(5) for the number of threads.
+        return Status(pid, int(parent), int(session), zombie=state in (b"Z", b"X") and fields[17] in (b"0", b"1"))
 
     def children(self, pid: int) -> list[int]:
         if not self._children_files:

@@ -90,6 +90,33 @@ def test_a_dead_child_is_a_zombie_until_it_is_reaped_and_then_nothing(table: Pro
     assert table.pipes(process.pid) == frozenset()
 
 
+FIRST_THREAD_ENDS = """
+import ctypes, os, threading
+
+def live():
+    while ") Z " not in open(f"/proc/{os.getpid()}/stat").read():
+        pass
+    os.write(1, b"up")
+    os.read(0, 1)
+
+threading.Thread(target=live).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@linux_only
+def test_a_process_lives_as_long_as_one_of_its_threads():
+    """A program could end its first thread and outlive its command."""
+    command = [sys.executable, "-c", FIRST_THREAD_ENDS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(2) == b"up"
+        status = LinuxProcessTable().status(process.pid)
+        process.kill()
+    assert status is not None
+    assert not status.zombie
+
+
 @linux_only
 def test_a_process_with_a_misleading_name_is_read_right(tmp_path: Path):
     shutil.copy(shutil.which("cat") or "", tmp_path / "a) Z 1 (b")
