@@ -194,13 +194,15 @@ class SubAgentRuns:
 
     async def _end_card(self, run: _Run) -> None:
         """Show the end of a spawned run. The output pipeline makes the report of any other run readable."""
+        said, run.report = run.report, ""
+        report = "[the report cannot be shown, which is a fault of the agent]"
+        try:
+            with anyio.fail_after(_CLEAN_UP, shield=True):
+                report = await self._needs.readable(said)
+        except Exception:  # noqa: BLE001 - as above
+            _log.error("report of a sub-agent lost", exc_info=True, run=run.id)
+        run.report = report
         with anyio.move_on_after(_CLEAN_UP, shield=True):
-            said, run.report = run.report, ""
-            try:
-                run.report = await self._needs.readable(said)
-            except Exception:  # noqa: BLE001 - as above
-                _log.error("report of a sub-agent lost", exc_info=True, run=run.id)
-                run.report = "[the report cannot be shown, which is a fault of the agent]"
             await self._needs.emit(ToolFinished(run.card, "agent", as_result(run.shown()), run.seconds))
 
     def _over(self, run: _Run) -> None:

@@ -91,6 +91,8 @@ class Bench:
     async def _readable(self, report: str) -> str:
         if "unreadable" in report:
             raise RuntimeError(report)
+        if "slow to read" in report:
+            await anyio.sleep_forever()
         return report.replace("secret", "[REDACTED]")
 
     @property
@@ -189,6 +191,15 @@ async def test_a_fault_while_a_report_is_made_readable_ends_the_run_without_its_
     assert "explore-1: done" in told
     assert "cannot be shown" in told
     assert bench.cards == ["+explore-1: unreadable", "-explore-1: unreadable"]
+
+
+async def test_a_report_that_takes_too_long_leaves_no_card_open(bench: Bench):
+    await bench.runs.spawn("explore", "slow to read")
+    await all_tasks_blocked()
+    pass_time(6)
+    with anyio.fail_after(10):
+        assert "cannot be shown" in await bench.runs.wait()
+    assert bench.cards == ["+explore-1: slow to read", "-explore-1: slow to read"]
 
 
 async def test_the_end_of_a_turn_ends_spawned_runs_and_closes_their_cards(bench: Bench):
