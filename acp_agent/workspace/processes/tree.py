@@ -318,9 +318,8 @@ class ProcessTree:
         new = {*self._table.pids()} - self._before
         if any(status is not None and not status.zombie for status in map(self._table.status, new)):
             return False
-        return (
-            not new or {*self._table.pids()} - self._before <= new
-        )  # one that ended just now may have started another
+        # One that ended just now may have started another.
+        return not new or {*self._table.pids()} - self._before <= new
 
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.
