@@ -24,7 +24,7 @@ from acp_agent.workspace.processes.table import MOST_TASKS, CommandLimits
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import harden_process
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.sandbox.bubblewrap import _all_in_order, bubblewrap, trusted_bash
+from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, _all_in_order, bubblewrap, trusted_bash
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import WallRules
 from tests.fakes.passing_time import pass_time
@@ -63,6 +63,10 @@ class Contained:
         earlier, self.earlier = self.earlier, 0
         for _ in range(earlier):
             assert (await self.run("true", read_only=request.get("read_only", False))).exit_code == 0
+        if earlier:
+            built = self.sandbox._built()
+            assert isinstance(built, BubblewrapSandbox)
+            assert any(built._known.values()), "no walls are held"
         running = await self.terminal.start(CommandRequest(command, str(self.root), **request))
 
         async def hear(output: str) -> None:
