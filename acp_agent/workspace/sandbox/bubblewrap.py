@@ -469,7 +469,8 @@ class BubblewrapSandbox:
         temporary, home = self._home.folders
         mounts: dict[str, Sequence[str]] = {"/proc": ("--proc",), "/dev": ("--dev",)}
         mounts |= {"/tmp": ("--bind", temporary), "/var/tmp": ("--bind", temporary)}  # noqa: S108 - a mount point
-        mounts[walls.home] = ("--bind", home)
+        if walls.home != "/":  # that one is always new, and read-only
+            mounts[walls.home] = ("--bind", home)
         mounts |= {path: ("--ro-bind", path) for path in (_SETTINGS, *walls.readable) if os.path.exists(path)}
         mounts |= {path: ("--bind", path) for path in (*walls.writable, *walls.pinned)}
         mounts |= {path: ("--ro-bind-try", path) for path in walls.frozen}
@@ -478,7 +479,7 @@ class BubblewrapSandbox:
             names = os.path.realpath("/etc/resolv.conf")
             mounts.setdefault(names, ("--ro-bind", names))
         for place, private in ((walls.home, home), ("/tmp", temporary), ("/var/tmp", temporary)):  # noqa: S108 - likewise
-            if mounts[place][-1] == private:
+            if place in mounts and mounts[place][-1] == private:
                 mounts |= _kept_places(mounts, place, private)
         # Before each mount bubblewrap reads the list of all of them, so /sys comes last: it may hold many mounts.
         return {path: mounts[path] for path in sorted(mounts, key=lambda path: (is_below(path, "/sys"), path))}

@@ -325,6 +325,17 @@ def test_a_command_that_reaches_other_hosts_builds_its_own_walls(holding: Holdin
     assert holding.held == [False] * 6
 
 
+def test_commands_run_where_the_home_is_the_root_folder(monkeypatch: pytest.MonkeyPatch):
+    """From the second command on, bubblewrap found the links of the first one in the private home and ended."""
+    monkeypatch.setenv("HOME", "/")
+    with held_walls() as holding:
+        said = [holding.run("echo here; cat secret; touch /made") for _ in range(3)]
+    assert [each.partition("\n")[0] for each in said] == ["here"] * 3
+    assert said[0] == said[1] == said[2]
+    assert "visible" not in said[0]
+    assert "Read-only file system" in said[0]
+
+
 def lives(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
