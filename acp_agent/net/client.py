@@ -41,6 +41,7 @@ from acp_agent.net.http1 import (
     connect,
     request_bytes,
     system_trust,
+    unpacked,
     unusable,
 )
 
@@ -303,7 +304,8 @@ async def _proxied_exchange(
     async with AsyncExitStack() as stack:
         with translated_httpx():
             method = "GET" if request.body is None else "POST"
-            sending = client.stream(method, request.url, headers=headers, content=request.body, timeout=timeout)
+            sent = {"accept-encoding": "gzip", **headers}
+            sending = client.stream(method, request.url, headers=sent, content=request.body, timeout=timeout)
             response = await stack.enter_async_context(sending)
         yield _ProxiedExchange(response)
 
@@ -318,8 +320,13 @@ class _ProxiedExchange:
 
     async def body(self) -> AsyncGenerator[bytes]:
         """See _Exchange."""
+        async with aclosing(unpacked(self._pieces(), self.headers.get("content-encoding", ""))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
         with translated_httpx():
-            async for piece in self._response.aiter_bytes():
+            async for piece in self._response.aiter_raw():
                 yield piece
 
 

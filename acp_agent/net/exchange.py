@@ -7,7 +7,6 @@ are translated here.
 import codecs
 import re
 import ssl
-import zlib
 from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
@@ -20,85 +19,8 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason, WebPage
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, network_errors, status_error
 from acp_agent.net.hosts import ResolvedTarget, WebTarget
+from acp_agent.net.http1 import WrongPackingError, unpacker_of
 from acp_agent.net.urls import redirected
-
-_MAGIC: Final = b"\x1f\x8b"
-"""The first bytes of every member of a gzip file (RFC 1952, 2.3.1)."""
-
-
-class WrongPackingError(ValueError):
-    """The body does not have its content-encoding, or the content-encoding was not asked for."""
-
-
-def unpacker_of(encoding: str) -> "Unpacker | None":
-    """Return the unpacker for a Content-Encoding header, or None if the body is not packed.
-
-    Raises WrongPackingError.
-    """
-    match encoding.strip().lower():
-        case "" | "identity":
-            return None
-        case "gzip" | "x-gzip":
-            return Unpacker(gzip=True)
-        case "deflate":
-            return Unpacker(gzip=False)
-        case _:
-            raise WrongPackingError(encoding)
-
-
-class Unpacker:
-    """An unpacker of gzip with any number of members, of zlib, or of bare deflate.
-
-    ended     True after the end of the packed data; later bytes are ignored
-    complete  True if the body may end here: before the first byte, or after the end of packed data
-    """
-
-    def __init__(self, *, gzip: bool) -> None:
-        self._gzip = gzip
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
-        self._held = b""  # too few bytes to recognize the format
-        self.ended = False
-        self.complete = True
-
-    def unpack(self, chunk: bytes, room: int) -> bytes:
-        """Return what a chunk unpacks to, at most `room` bytes (at least 1). Raises WrongPackingError."""
-        unpacked = bytearray()
-        packed, self._held = self._held + chunk, b""
-        while packed and not self.ended and len(unpacked) < room:  # zlib takes 0 as no limit
-            if self._inflate is None:
-                packed = self._begun(packed)
-                continue
-            self.complete = False
-            try:
-                unpacked += self._inflate.decompress(packed, room - len(unpacked))
-            except zlib.error:
-                raise WrongPackingError from None
-            packed = b""
-            if self._inflate.eof:
-                packed = self._inflate.unused_data
-                self._inflate, self.complete, self.ended = None, True, not self._gzip
-        return bytes(unpacked)
-
-    def _begun(self, packed: bytes) -> bytes:
-        """Begin a gzip member, or zlib or deflate data. Return the bytes to unpack now; none if nothing begins."""
-        if self._gzip:
-            packed = packed.lstrip(b"\0")  # padding
-        if len(packed) < 2:
-            self._held, self.complete = packed, self._gzip
-            return b""
-        if not self._gzip:
-            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if _is_zlib(packed) else -zlib.MAX_WBITS)
-        elif packed.startswith(_MAGIC):
-            self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        else:
-            self.ended = True
-        return b"" if self.ended else packed
-
-
-def _is_zlib(start: bytes) -> bool:
-    """Return whether data begins with the zlib header of "deflate". Some servers omit it (RFC 9110, 8.4.1.2)."""
-    return start[0] & 0x0F == 8 and int.from_bytes(start[:2], "big") % 31 == 0
-
 
 _CHARSETS: Final = frozenset(
     # By Python's names. Other codecs of Python are extremely slow or do not decode text, so they are not listed.
@@ -264,7 +186,10 @@ class Body:
         # One byte above the limit is enough to refuse the body, so a zip bomb is never unpacked.
         room = self._limit + 1 - len(self.data)
         try:
-            self.data += self._unpacker.unpack(chunk, room) if self._unpacker else chunk[:room]
+            for piece in self._unpacker.unpack(chunk, room) if self._unpacker else (chunk[:room],):
+                self.data += piece
+                if len(self.data) > self._limit:
+                    break
         except WrongPackingError:
             raise self._wrongly_packed() from None
         self._received += len(chunk)

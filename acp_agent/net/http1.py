@@ -12,7 +12,8 @@ import re
 import select
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import field
 from typing import Final, NamedTuple, cast
 from urllib.parse import SplitResult, quote, unquote
@@ -32,7 +33,9 @@ _FINAL: Final = 200
 _BACKLOG: Final = 1024 * 1024
 """Above this many unread bytes of an answer, reading from the socket pauses."""
 _GZIP: Final = b"\x1f\x8b"
-"""The first bytes of every member of gzip data."""
+"""The first bytes of every member of gzip data (RFC 1952, 2.3.1)."""
+_PACKED: Final = 16 * 1024
+"""The most bytes that are given to zlib at a time. It copies all that follow a member of gzip data."""
 _UNPACKED: Final = 1024 * 1024
 """The most bytes that are unpacked at a time."""
 _NEXT_ADDRESS: Final = 0.25
@@ -49,6 +52,7 @@ UNREACHABLE: Final = "cannot reach {peer} at {origin}{reason}: check base_url an
 BROKEN: Final = "the connection to {peer} broke{reason}"
 BROKEN_OFF: Final = "{peer} at {origin} closed the connection before its answer ended"
 WRONGLY_PACKED: Final = "{peer} sent a body that does not match its content-encoding"
+CUT: Final = "{peer} at {origin} sent a compressed body whose end is missing"
 NOT_HTTP: Final = "base_url of {peer} is not an http or https address"
 NO_ADDRESS: Final = "base_url of {peer} is not a valid address"
 NOT_SENDABLE: Final = "the request to {peer} cannot be sent: check its API key and base_url"
@@ -401,37 +405,129 @@ class DirectExchange:
             if not self.status and received > _HEAD_LIMIT:
                 raise _broken_off()
 
-    async def body(self) -> AsyncGenerator[bytes]:
+    def body(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body as it arrives.
 
         Raises HttpError if it cannot be decoded, if the connection breaks, or if nothing arrives in time.
         """
-        packing = self.headers.get("content-encoding", "").lower()
-        if packing not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED)
-        inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing not in ("", "identity") else None  # gzip or zlib
+        return unpacked(self._pieces(), self.headers.get("content-encoding", ""))
+
+    async def _pieces(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it arrives, packed. Raises HttpError."""
         arrived = other = 0  # bytes; `other` counts chunk sizes, and fields after the body
         while True:
             piece = self._response.taken()
             other = 0 if piece else other + arrived
             if other > _HEAD_LIMIT:
                 raise _broken_off()
-            if inflate is None and piece:
+            if piece:
                 yield piece
-            while inflate is not None and piece:
-                if inflate.eof:
-                    if not _GZIP.startswith(piece[:2]):
-                        break
-                    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # the next member (RFC 1952, 2.2)
-                try:
-                    unpacked = inflate.decompress(piece, _UNPACKED)
-                except zlib.error as error:
-                    raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
-                piece = inflate.unconsumed_tail or inflate.unused_data
-                if unpacked:
-                    yield unpacked
             if self._response.ended:
                 return
             data = await self._connection.read(self._patience)
             arrived = len(data)
             self._response.feed(data)
+
+
+# ------------------------------------------------------------------------------------------------ packing
+
+
+def unpacked(pieces: AsyncGenerator[bytes], packing: str) -> AsyncGenerator[bytes]:
+    """Return the pieces of a body without their content-encoding.
+
+    Raises HttpError, and the pieces do, if the body does not match the encoding, or if its end is missing.
+    """
+    try:
+        unpacker = unpacker_of(packing)
+    except WrongPackingError as error:
+        raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
+    return pieces if unpacker is None else _unpacked(pieces, unpacker)
+
+
+async def _unpacked(pieces: AsyncGenerator[bytes], unpacker: "Unpacker") -> AsyncGenerator[bytes]:
+    async with aclosing(pieces):
+        try:
+            async for packed in pieces:
+                for piece in unpacker.unpack(packed, _UNPACKED):
+                    yield piece
+        except WrongPackingError as error:
+            raise HttpError(_Kind.PROTOCOL, WRONGLY_PACKED) from error
+    if not unpacker.complete:
+        raise HttpError(_Kind.NETWORK, CUT)
+
+
+class WrongPackingError(ValueError):
+    """The body does not have its content-encoding, or the content-encoding was not asked for."""
+
+
+def unpacker_of(encoding: str) -> "Unpacker | None":
+    """Return the unpacker for a Content-Encoding header, or None if the body is not packed.
+
+    Raises WrongPackingError.
+    """
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return Unpacker(gzip=True)
+        case "deflate":
+            return Unpacker(gzip=False)
+        case _:
+            raise WrongPackingError(encoding)
+
+
+class Unpacker:
+    """An unpacker of gzip with any number of members, of zlib, or of bare deflate.
+
+    ended     True after the end of the packed data; later bytes are ignored
+    complete  True if the body may end here: before the first byte, or after the end of packed data
+    """
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
+        self._held = b""  # too few bytes to recognize the format
+        self.ended = False
+        self.complete = True
+
+    def unpack(self, chunk: bytes, most: int) -> Iterator[bytes]:
+        """Yield the bytes that a chunk unpacks to, at most `most` (at least 1) at a time. Raises WrongPackingError."""
+        packed, self._held = memoryview(self._held + chunk), b""
+        at, is_full = 0, False
+        while not self.ended and (at < len(packed) or is_full):
+            if self._inflate is None:
+                at = self._begin(packed, at)
+                continue
+            inflate, part, self.complete = self._inflate, packed[at : at + _PACKED], False
+            try:
+                piece = inflate.decompress(part, most)
+            except zlib.error:
+                raise WrongPackingError from None
+            at += len(part) - len(inflate.unused_data if inflate.eof else inflate.unconsumed_tail)
+            is_full = len(piece) == most and not inflate.eof  # zlib may hold more
+            if inflate.eof:
+                self._inflate, self.complete, self.ended = None, True, not self._gzip
+            if piece:
+                yield piece
+
+    def _begin(self, packed: memoryview, at: int) -> int:
+        """Begin a gzip member, or zlib or deflate data, at a place in a chunk. Return the place of the next byte."""
+        if self._gzip and not packed[at]:  # padding
+            padded = bytes(packed[at : at + _PACKED])
+            return at + len(padded) - len(padded.lstrip(b"\0"))
+        start = bytes(packed[at : at + 2])
+        if len(start) < 2:
+            self._held, self.complete = start, self._gzip
+            return len(packed)
+        if not self._gzip:
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if _is_zlib(start) else -zlib.MAX_WBITS)
+        elif start == _GZIP:
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        else:
+            self.ended = True
+        return at
+
+
+def _is_zlib(start: bytes) -> bool:
+    """Return whether data begins with the zlib header of "deflate". Some servers omit it (RFC 9110, 8.4.1.2)."""
+    return start[0] & 0x0F == 8 and int.from_bytes(start[:2], "big") % 31 == 0

@@ -1,5 +1,6 @@
 """The HTTP client by itself: laziness, reuse, errors of every kind under our names, and no secret in any of them."""
 
+import gzip
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -270,6 +271,21 @@ async def test_a_key_that_a_proxy_cannot_be_sent_is_told(monkeypatch: pytest.Mon
         async with client.send(HttpRequest("acme", "http://model.invalid/x", {"authorization": f"Bearer {key}"})):
             pass
     await client.aclose()
+
+
+async def test_a_packed_answer_that_comes_over_a_proxy_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = gzip.compress(b"ab") + gzip.compress(b"cd")
+    headers = (("content-encoding", "gzip"),)
+    bodies = whole, whole[:-3], b"no gzip"
+    async with ScriptedHttp([Reply([Send(body)], headers=headers) for body in bodies]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        client = HttpClient()
+        request = HttpRequest("acme", "http://model.invalid/x", {})
+        assert await read(client, request) == (200, b"abcd")
+        assert "whose end is missing" in str(await failure(client, request))
+        assert "does not match its content-encoding" in str(await failure(client, request))
+        await client.aclose()
+    assert {request.headers["accept-encoding"] for request in proxy.requests} == {"gzip"}
 
 
 async def test_an_address_with_a_byte_that_is_no_utf8_is_told() -> None:

@@ -377,6 +377,70 @@ async def test_a_body_that_unpacks_to_much_comes_in_pieces() -> None:
     assert (sum(sizes), max(sizes) <= 1024 * 1024) == (8_000_000, True)
 
 
+async def unpacked_by(*pieces: bytes, coding: bytes = b"gzip") -> bytes:
+    """What a response has for its body if it arrives in these pieces."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %s\r\ncontent-length: %d\r\n\r\n" % (coding, sum(map(len, pieces)))
+    exchange = DirectExchange(PieceByPiece([head, *pieces]), 1.0)
+    await exchange.begin(b"")
+    return b"".join([piece async for piece in exchange.body()])
+
+
+@pytest.mark.parametrize(("coding", "pack"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress)])
+async def test_a_packed_body_that_is_cut_is_an_error(coding: bytes, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(b"ab")
+    for cut in range(1, len(packed)):
+        with pytest.raises(HttpError, match="whose end is missing") as caught:
+            await unpacked_by(packed[:cut], coding=coding)
+        assert caught.value.kind is ProviderErrorKind.NETWORK
+    assert await unpacked_by(coding=coding) == b"", "a body of nothing is whole"
+
+
+async def test_a_later_member_of_a_packed_body_that_is_cut_is_an_error() -> None:
+    member = gzip.compress(b"ab")
+    for cut in range(2, len(member)):
+        with pytest.raises(HttpError, match="whose end is missing"):
+            await unpacked_by(member, member[:cut])
+
+
+class CountingInflate:
+    """zlib's decompressor, which counts the bytes that all of them are given."""
+
+    given = 0
+    make = zlib.decompressobj
+
+    def __init__(self, bits: int) -> None:
+        self._inflate = CountingInflate.make(bits)
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        CountingInflate.given += len(data)
+        return self._inflate.decompress(data, most)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inflate, name)
+
+
+async def test_twice_as_many_members_take_twice_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zlib, "decompressobj", CountingInflate)
+
+    async def work(members: int) -> int:
+        CountingInflate.given = 0
+        await unpacked_by(gzip.compress(b"") * members)
+        return CountingInflate.given
+
+    assert await work(8000) < 2.5 * await work(4000)
+
+
+@given(st.binary(max_size=40).map(lambda data: data * 50), st.integers(1, 3000))
+def test_nothing_stays_behind_when_a_piece_is_full(data: bytes, most: int) -> None:
+    """A flushed part of a body is unpacked to its end, though zlib may hold more than a piece has room for."""
+    packer = zlib.compressobj(wbits=31)
+    flushed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
+    unpacker = http1.unpacker_of("gzip")
+    assert unpacker is not None
+    assert b"".join(unpacker.unpack(flushed, most)) == data
+    assert not unpacker.complete
+
+
 @pytest.mark.parametrize("host", ["a b", "a\x01b", "a\x7f", ""])
 async def test_a_host_that_is_none_is_named_as_the_fault(http: HttpClient, host: str) -> None:
     with pytest.raises(ProviderError, match="is not a valid address"):
