@@ -15,6 +15,7 @@ Appending takes constant time. Shortening looks at the whole conversation.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -129,6 +130,20 @@ class History:
     def call_ids(self) -> AbstractSet[str]:
         """A live view of the ids of all tool uses."""
         return self._call_ids
+
+    def highest_id(self, prefix: str) -> int:
+        """Return the highest N of the ids `<prefix>N`, such as `p3`, in the messages; 0 if there is none."""
+        ids, found = re.compile(rf"(?<![\w-]){re.escape(prefix)}([1-9][0-9]{{0,8}})(?![\w-])"), 0
+        for part in (part for message in self._messages for part in message.parts):
+            match part:
+                case TextPart(text) | ToolResultPart(text=text):
+                    pass
+                case ToolUsePart(arguments=arguments, raw_arguments=raw):
+                    text = raw or json.dumps(arguments)
+                case _:
+                    continue
+            found = max(found, *map(int, ids.findall(text)), 0)
+        return found
 
     def estimate(self) -> int:
         """Return the tokens of the conversation: the last count of the model, plus an estimate of later messages."""

@@ -64,6 +64,7 @@ class Conversation:
         )
         self.agent: Agent | None = None
         self.history = History() if history is None else history
+        self._is_restored = history is not None
         self._models = models
         self._summed_up_by = own.compress_provider
         self._reflection = Reflection(self._model)
@@ -75,6 +76,13 @@ class Conversation:
         self.compactor = self.compactor_of(self.history, emit, self._budget, kept)
         self._selection = hooks.selection
         self.hooks = replace(hooks, observer=self._reflection, phases=self._phases, limiter=self.compactor)
+
+    def highest_id(self, prefix: str) -> int:
+        """Return the highest N of the ids `<prefix>N` that a restored conversation names; 0 if it names none.
+
+        Return 0 for a new one too: its model may name a run that has not begun.
+        """
+        return self.history.highest_id(prefix) if self._is_restored else 0
 
     def compactor_of(
         self, history: History, emit: EventSink, budget: Callable[[], int], kept: Summaries | None = None

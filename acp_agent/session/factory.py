@@ -232,6 +232,9 @@ class SessionFactory:
     async def _tell(self, status: str) -> None:
         await self._emit(Notice(Severity.INFO, status))
 
+    def _highest_id(self, prefix: str) -> int:
+        return self._conversation.highest_id(prefix)
+
     # ------------------------------------------------------------------------------------------ parts
 
     def _make_toolset(self, reload: Callable[[Loaded], Loaded]) -> ReloadingToolset:
@@ -275,6 +278,7 @@ class SessionFactory:
             process.watchdog,
             process.background,
         )
+        backends.processes.follow(partial(self._highest_id, "p"))
         needs = ToolDependencies(
             self._rules,
             self._memories,
@@ -396,6 +400,7 @@ class SessionFactory:
                 self._redactor,
                 process.secrets.add,
                 process.data_file("servers"),
+                self._highest_id,
             ),
             self._extensions.agents,
             self._emit,

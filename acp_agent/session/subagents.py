@@ -124,20 +124,21 @@ class AgentLibrary:
 class SubAgentSession:
     """The parts of a session that its sub-agents share.
 
-    cwd        the session's folder, links resolved
-    loaded     returns the configuration in force
-    toolset    returns the session's tools
-    notes      returns the notes of the project
-    limits     returns the session's limits of a turn
-    compactor  returns the compactor of a conversation, for its budget of tokens
-    servers    returns the names of the session's MCP servers
-    skills     returns the texts of the skills with these names
-    changes    returns a number that grows with each call that changed files; None if changes are not observed
-    files      returns the session's file system
-    seen       returns whether the session has last seen exactly this text of a file
-    redact     removes secrets from a text
-    learn      takes secrets that must be redacted from now on
-    homes      the folder of the home folders of programs in the sandbox
+    cwd         the session's folder, links resolved
+    loaded      returns the configuration in force
+    toolset     returns the session's tools
+    notes       returns the notes of the project
+    limits      returns the session's limits of a turn
+    compactor   returns the compactor of a conversation, for its budget of tokens
+    servers     returns the names of the session's MCP servers
+    skills      returns the texts of the skills with these names
+    changes     returns a number that grows with each call that changed files; None if changes are not observed
+    files       returns the session's file system
+    seen        returns whether the session has last seen exactly this text of a file
+    redact      removes secrets from a text
+    learn       takes secrets that must be redacted from now on
+    homes       the folder of the home folders of programs in the sandbox
+    highest_id  see RunDependencies
     """
 
     session: Session
@@ -156,6 +157,7 @@ class SubAgentSession:
     redact: Redact
     learn: Callable[[Sequence[str]], None]
     homes: str
+    highest_id: Callable[[str], int]
 
     async def provider(self, definition: "Definition") -> Provider:
         """Return the model of a definition. Raises AgentError."""
@@ -403,6 +405,7 @@ class SessionSubAgents:
                 self._limits,
                 self._slots,
                 self._if_shared,
+                self._shared.highest_id,
             )
             self._made = runs.SubAgentRuns(needs)
         return self._made

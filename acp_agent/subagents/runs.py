@@ -63,6 +63,7 @@ class RunDependencies:
     limits       returns the limits in force
     slots        the places for runs of the process
     shared       returns the board and the mail of the session; None if it has none
+    highest_id   returns the highest N of the ids `<prefix>N` that a restored conversation names
     """
 
     definitions: Callable[[], Mapping[str, Definition]]
@@ -74,6 +75,7 @@ class RunDependencies:
     limits: Callable[[], RunLimits]
     slots: RunSlots
     shared: "Callable[[], SharedWork | None]" = lambda: None
+    highest_id: Callable[[str], int] = lambda _: 0
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +132,7 @@ class SubAgentRuns:
     def __init__(self, needs: RunDependencies) -> None:
         self._needs = needs
         self._runs: dict[str, _Run] = {}
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}  # the last one by the beginning of the id
         self._ended = anyio.Event()  # set when a spawned run ends, and when the session's own agent has a message
 
     def offered(self) -> Sequence[OfferedAgent]:
@@ -226,8 +228,10 @@ class SubAgentRuns:
         self._archive()
         self._check_room(definition, judges=judges)
         if not run_id:
-            number = self._numbers[definition.name] = self._numbers.get(definition.name, 0) + 1
-            run_id = f"{definition.name}-{number}"
+            prefix = f"{definition.name}-"
+            last = self._numbers.get(prefix)
+            self._numbers[prefix] = number = (self._needs.highest_id(prefix) if last is None else last) + 1
+            run_id = f"{prefix}{number}"
         self._runs.pop(run_id, None)
         run = self._runs[run_id] = _Run(run_id, definition, task, worker, card, beside)
         self._needs.slots.take(definition.name)

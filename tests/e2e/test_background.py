@@ -209,6 +209,21 @@ async def test_the_end_of_the_session_ends_it_even_a_daemon(tmp_path, capabiliti
         await processes_ended(pids)
 
 
+async def test_a_loaded_session_gives_a_process_no_id_that_its_conversation_knows(tmp_path):
+    begun = start("echo up; sleep 100")
+    script = {"again": [begun, process("stop", "p1"), process("stop", "p2"), says("ok")], "": [begun, says("ok")]}
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.ask("session/close", {"sessionId": session})
+        await editor.ask("session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []})
+        await editor.say(session, "again")
+        started, wrong, right = map(output_of, editor.calls[-3:])
+    assert started.endswith("[running as p2]")
+    assert 'there is no background process "p1": there are p2' in wrong
+    assert "p2 " in right
+
+
 @EVERYWHERE
 @HOW
 async def test_the_end_of_the_agent_ends_it(tmp_path, capabilities, how):

@@ -221,9 +221,17 @@ class ProcessPool:
     ) -> None:
         self._terminal = terminal
         self._background = background
+        self._highest_id: Callable[[], int] = lambda: 0
         self._processes: dict[str, RunningProcess] = {}
-        self._started = 0
+        self._last_id: int | None = None
         self._starting = 0
+
+    def follow(self, highest_id: Callable[[], int]) -> None:
+        """Give ids behind those that a restored conversation names, since it may name processes that are gone.
+
+        highest_id   returns the highest N of its ids `pN`. It is called when the first command starts
+        """
+        self._highest_id = highest_id
 
     def listed(self) -> Sequence[RunningProcess]:
         return tuple(self._processes.values())
@@ -246,8 +254,8 @@ class ProcessPool:
             running = await self._terminal.start(CommandRequest(command, cwd, background=True, unsandboxed=unsandboxed))
         finally:
             self._starting -= 1
-        self._started += 1
-        process = RunningProcess(f"p{self._started}", command, running)
+        self._last_id = (self._highest_id() if self._last_id is None else self._last_id) + 1
+        process = RunningProcess(f"p{self._last_id}", command, running)
         self._processes[process.id] = process
         self._background(process.run)
         try:

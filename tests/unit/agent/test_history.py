@@ -107,6 +107,18 @@ def test_results_and_images_are_the_users(wrong: Message) -> None:
         History([user("one"), wrong])
 
 
+def test_the_highest_id_is_found_in_texts_calls_and_results() -> None:
+    history = History()
+    assert history.highest_id("p") == 0
+    history.append(user("the 95p of p0, p07, xp8, p-9, p10-11 and up12"))
+    assert history.highest_id("p") == 0
+    history.append(user("p2 runs"))
+    history.append(assistant(ToolUsePart("a", "process", {"action": "stop", "id": "p3"})))
+    assert history.highest_id("p") == 3
+    history.append(user(ToolResultPart("a", "ok\n[running as p12]\n[general-4: done]")))
+    assert (history.highest_id("p"), history.highest_id("general-"), history.highest_id("eral-")) == (12, 4, 0)
+
+
 def test_repair_answers_open_calls_once() -> None:
     history = History([user("one"), assistant(use("a"), use("b"))])
     history.repair(FAILURE)

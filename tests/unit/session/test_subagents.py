@@ -194,7 +194,7 @@ def shared(loaded: Loaded, *, mode: Mode = Mode.CODE) -> tuple[SubAgentSession, 
         return "a note of the project"
 
     unused: dict[str, Any] = dict.fromkeys(
-        ("toolset", "limits", "compactor", "servers", "changes", "files", "seen", "learn")
+        ("toolset", "limits", "compactor", "servers", "changes", "files", "seen", "learn", "highest_id")
     )
     skills = lambda names: f"skills {' '.join(names)}" if names else ""  # noqa: E731 - as a session's
     return (

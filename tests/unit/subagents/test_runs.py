@@ -56,6 +56,7 @@ class Bench:
         self.full = self.stuck = False
         self.slow: anyio.Event | None = None
         self.puppet = Puppet()
+        self.highest_ids: dict[str, int] = {}
         self.known = {each.name: each for each in built_in()}
         self.runs = SubAgentRuns(
             RunDependencies(
@@ -67,6 +68,7 @@ class Bench:
                 self._readable,
                 lambda: self.limits,
                 slots,
+                highest_id=lambda prefix: self.highest_ids.get(prefix, 0),
             )
         )
         self.parent = ParentCall("card", self.emit)
@@ -126,6 +128,12 @@ async def test_a_run_is_shown_on_its_parents_card_and_gives_back_its_place(bench
     assert bench.kept == ["# explore-1: look\n\nlook\n"]
     assert bench.slots.taken == 0
     assert bench.runs.news() == "", "the model has the result"
+
+
+async def test_the_number_of_a_run_follows_those_that_the_conversation_knows(bench: Bench):
+    bench.highest_ids = {"explore-": 7}
+    runs = [await bench.runs.run(agent, "look", bench.parent) for agent in ("explore", "explore", "general")]
+    assert [run.id for run in runs] == ["explore-8", "explore-9", "general-1"]
 
 
 async def test_a_conversation_that_cannot_be_stored_costs_only_its_reference(bench: Bench):

@@ -85,6 +85,12 @@ async def test_the_ninth_is_refused_and_may_run_when_one_has_ended():
         assert (await processes.start("serve", "/")).id == "p9"
 
 
+async def test_ids_go_on_behind_those_that_the_conversation_knows():
+    async with pool(FakeTerminal({"serve": HANGS})) as processes:
+        processes.follow(lambda: 4)
+        assert [(await processes.start("serve", "/")).id for _ in range(2)] == ["p5", "p6"]
+
+
 async def test_only_the_last_that_ended_are_kept():
     terminal = FakeTerminal({"build": Script(stdout="built\n")})
     async with pool(terminal) as processes:
