@@ -35,7 +35,7 @@ from acp_agent.gates.paths.links import (
     made_folders,
     without_made,
 )
-from acp_agent.gates.shell.command import Command, Plain
+from acp_agent.gates.shell.command import Command
 from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
@@ -150,7 +150,7 @@ class SandboxGate(Gate):
         """
         outside: dict[str, None] = {}
         made = set[str]()
-        judged, plain = 0, isinstance(line.analysis, Plain)
+        judged = 0
         names = [step.command.name for step in line.steps]
         reads = line.only_reads and "git" not in names  # the configuration of a repository may make git run programs
         for command, _, folders, after in line.steps:
@@ -172,8 +172,7 @@ class SandboxGate(Gate):
                     return Deny(f"'{word}' leads out of the workspace", advice="Name a path inside of it.")
                 found = [word] if any(where) else [path for path in matches if self._is_outside(path)]
                 outside.update(dict.fromkeys(found))
-            odd = self._odd_outside(command, folders) if plain else []
-            if odd is None:
+            if (odd := self._odd_outside(command, folders)) is None:
                 return [*outside, f"(more than {MAX_WORDS} paths)"]
             outside.update(dict.fromkeys(odd))
             for folder in made_folders(command):

@@ -176,6 +176,7 @@ def test_a_link_may_be_called_like_a_text_or_an_option(tmp_path, name: str):
         f"cp -- '{name}' y",
     )
     texts += (f"cat < '{name}'", f"cd in && cat -- '../{name}'", f"grep x -- '{name}'", f"git hash-object -- '{name}'")
+    texts += (f"for i in 1 2; do cat -- '{name}'; done", f"if true; then cat < '{name}'; fi")
     if not name.startswith("-"):  # else what follows the letter may be its value
         assert [text for text in texts if gate.judge(command(text)) != Allow()] == [], "there is no such link"
     (tmp_path / "work" / name).symlink_to(tmp_path / "other")
