@@ -220,7 +220,7 @@ class TurnEngine:
         self._begin(typed(prompt.parts))
         await self._handler.prepare(ask=command is None)
         expansion = None if command else self._handler.expand(*commands.first_word(prompt.texts))
-        slip = None if command or expansion else commands.misspelt(prompt.texts)
+        slip = None if expansion else commands.misspelt(prompt.texts)
         backends = await self._backends()
         message = await prompt.read(backends.files, backends.web, None if command or slip else self._diagnostics)
         for skipped in prompt.skipped:

@@ -41,7 +41,7 @@ def compile_glob(pattern: str) -> LinearRegex:
 
 
 def _literal(char: str) -> str:
-    return char if char.isalnum() else f"\\x{{{ord(char):x}}}"
+    return f"\\x{{{ord(char):x}}}"
 
 
 def _set(pattern: str, index: int) -> tuple[str, int]:

@@ -126,7 +126,7 @@ def linked_repositories(roots: Sequence[str]) -> tuple[LinkedRepository, ...]:
     for root in roots:
         git = named_folder(os.path.join(root, ".git"), "gitdir:")
         common = os.path.dirname(os.path.dirname(git))
-        if git and _names_back(git, common, os.path.realpath(root)) and _is_sound(common):
+        if _names_back(git, common, os.path.realpath(root)) and _is_sound(common):
             found[common] = None
     within = tuple(map(os.path.realpath, roots))
     repositories = (LinkedRepository(common, tuple(_worktrees(common, within))) for common in found)
