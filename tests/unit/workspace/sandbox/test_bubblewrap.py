@@ -121,6 +121,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("claim", "release", "restore_limits"):
         monkeypatch.setattr(module, name, noting(name))
     monkeypatch.setattr(os, "waitpid", noting("waitpid", ChildProcessError()))
+    monkeypatch.setattr(module, "bubblewrap", lambda: "bwrap")  # to find it, a process would be waited for
     return log
 
 
@@ -186,6 +187,27 @@ def test_a_network_in_which_nothing_listens_has_no_proxy(log: list[Any], monkeyp
     builder.end()
     network.close()
     assert builder.told() == b"."
+
+
+def test_a_command_in_the_network_of_the_machine_is_confined_unless_bubblewrap_has_to_become_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = tmp_path / "bwrap"
+    program.touch()
+    monkeypatch.setattr(module, "bubblewrap", lambda: str(program))
+    monkeypatch.setattr(module, "_may_be_confined", module._may_be_confined.__wrapped__)
+    sandbox = BubblewrapSandbox(str(tmp_path / "private"), no_proxy)
+    for user, mode, network, confined in (
+        (1000, 0o755, NetworkReach.ALL, True),
+        (1000, 0o4755, NetworkReach.ALL, False),
+        (0, 0o4755, NetworkReach.ALL, True),
+        (1000, 0o755, NetworkReach.NONE, False),
+    ):
+        program.chmod(mode)
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with sandbox.launch(["true"], "/", Walls((), (), home="/nowhere", network=network)) as launch:
+            assert (launch.confine is module.close_nameless_sockets) is confined, (user, mode, network)
+            assert (launch.confine is None) is not confined
 
 
 def test_the_words_build_each_wall_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
