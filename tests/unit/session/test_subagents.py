@@ -231,6 +231,17 @@ async def test_a_prompt_has_the_words_the_skills_and_for_those_who_write_the_not
     assert await reading.prompt(library.by_name()["builder"], tools) != builder
 
 
+def test_the_user_is_told_of_another_agent_that_gets_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("acp_agent.session.subagents.is_contained", lambda *_: True)
+    entry = "[[agents.external]]\nname = '{}'\ncommand = 'prog'\ndescription = 'x'\nsandbox = {}\n"
+    given, _ = shared(configured(tmp_path, entry.format("within", "true") + entry.format("free", "false")))
+    risks = [
+        each.risk.removeprefix("prog may read and change this folder by itself, ")
+        for each in OtherAgents(given).offered()
+    ]
+    assert risks == ["in a sandbox", "with no sandbox around it"]
+
+
 def test_other_agents_are_offered_with_what_their_program_may_do(tmp_path: Path):
     entry = "[[agents.external]]\nname = '{}'\ncommand = 'prog'\ndescription = 'Does it.'\n{}\n"
     text = entry.format("codex", "max_running = 2") + entry.format("off", "enabled = false")

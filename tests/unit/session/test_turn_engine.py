@@ -411,6 +411,12 @@ async def test_a_review_is_a_turn_in_which_the_model_can_only_read():
     assert {call.origin for call in talk.toolset.calls} == {CallOrigin.USER}
 
 
+async def test_changes_in_which_a_message_of_git_is_quoted_are_reviewed():
+    talk = Talk(in_a_repository("+fatal: bad revision 'HEAD'\n"))
+    assert await talk.say("/review") == ""
+    assert "+fatal: bad revision" in talk.asked[0][0]
+
+
 async def test_a_review_of_a_path_runs_nothing():
     talk = Talk()
     for paths in ("src/a b/../a b/c.py", "docs src", "."):

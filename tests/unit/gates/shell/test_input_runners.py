@@ -60,6 +60,7 @@ PORT=3000 node server.js
 java -jar app.jar
 ruby server.rb
 php -S 127.0.0.1:8000 -t public
+while true; do npm test; done
 """.strip().splitlines()
 
 

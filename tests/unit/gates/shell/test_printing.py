@@ -75,7 +75,9 @@ def test_a_silent_command_is_left_out(text: str) -> None:
     assert printing_commands(ShellText(text)) == ("make",)
 
 
-@pytest.mark.parametrize("first", ["cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "pushd x"])
+@pytest.mark.parametrize(
+    "first", ["cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "source", "pushd x"]
+)
 def test_a_command_that_may_print_is_not(first: str) -> None:
     assert printing_commands(ShellText(f"{first}; make")) == (first, "make")
 

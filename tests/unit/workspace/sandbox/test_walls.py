@@ -182,6 +182,13 @@ def test_no_variable_of_a_toolchain_makes_the_home_readable(root, home, tmp_path
     assert (str(home / "pkg") in found.readable) is (where == "home")
 
 
+def test_a_relative_path_in_a_variable_of_a_toolchain_opens_no_folder(root, home, tmp_path, monkeypatch):
+    (tmp_path / "go").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = WallRules((str(root),), protects, refuses_env).walls({"HOME": str(home), "PATH": "/bin", "GOPATH": "go"})
+    assert str(tmp_path / "go") not in found.readable
+
+
 def test_the_folder_above_a_bin_on_the_path_is_readable_but_never_the_home_itself(root, home):
     tools = home / "tools/x/bin"
     tools.mkdir(parents=True)
