@@ -59,6 +59,7 @@ EXTERNALS = {
     "pydantic": {"mcp", "protocol", "shape_models", "store"},
     "pydantic_core": {"mcp", "protocol", "shape_models"},
     "re2": {"regex"},
+    "rtoml": {"text"},
     "soupsieve": {"tools"},
     "structlog": {"log"},
     "tree_sitter": {"gates", "tools"},

@@ -35,6 +35,7 @@ from acp_agent.gates.shell.walk import (
 from acp_agent.gates.shell.words import (
     MAX_SPREAD,
     MAX_VALUES,
+    Word,
     count_variants,
     emptied,
     loose_constructs,
@@ -204,14 +205,7 @@ def _commands(
         if size > MAX_FOUND or (every > limit and limit == MAX_FOUND) or words > MAX_SPREAD:
             guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else TOO_MANY_COMMANDS
             break
-        forms = variants(candidate.words, known, limit)
-        if known and any(piece.variable for word in candidate.words for piece in word):
-            forms += variants(emptied(candidate.words, known), known, limit)
-            if any(piece.changed for word in candidate.words for piece in word):
-                unsure = [[unknown(piece) for piece in word] for word in candidate.words]
-                forms += variants(unsure, known, limit) + variants(emptied(unsure, known), known, limit)
-            if split:
-                forms += variants(candidate.words, split, limit)
+        forms = _forms(candidate.words, known, split, limit)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
         quoted = {
             "".join(piece.text for piece in word)
@@ -229,6 +223,24 @@ def _commands(
                 found.append(finish(replace(placed, patterns=frozenset({*patterns, *more}))))
                 size += 1 + len(found[-1].runs)
     return tuple(found)
+
+
+def _forms(
+    words: list[Word], known: dict[str, tuple[str, ...]], split: dict[str, tuple[str, ...]], limit: int
+) -> list[tuple[str, ...]]:
+    """Return the argument lists that a command may have with the values of its variables, unknown ones empty as well.
+
+    split   the values as a changed IFS splits them
+    """
+    forms = variants(words, known, limit)
+    if known and any(piece.variable for word in words for piece in word):
+        forms += variants(emptied(words, known), known, limit)
+        if any(piece.changed for word in words for piece in word):
+            unsure = [[unknown(piece) for piece in word] for word in words]
+            forms += variants(unsure, known, limit) + variants(emptied(unsure, known), known, limit)
+        if split:
+            forms += variants(words, split, limit)
+    return forms
 
 
 def _prints(candidate: Candidate) -> bool:
