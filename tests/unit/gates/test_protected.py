@@ -71,6 +71,7 @@ WRITES = {
     "patch -p1 < x.diff": HOOK,
     "patch -p1 -d . < x.diff": HOOK,
     "git apply x.diff": HOOK,
+    "git apply --check --new-option x.diff": HOOK,
     "git am x.mbox": HOOK,
     "cpio -idm < x.cpio": HOOK,
     "7z x a.7z": HOOK,

@@ -334,3 +334,17 @@ def test_a_substitution_that_the_parser_takes_for_text_is_in_its_place():
     assert found.commands[1].scopes
     assert not found.commands[2].scopes
     assert [each.target for each in found.commands[2].redirections] == ["x"]
+
+
+@each_row(
+    "text, word",
+    [
+        ('cat "/etc/$x"', "/etc/$x"),
+        ('x=passwd; cat "/etc/$x"', "/etc/passwd"),
+        ('cat "  $x $y z"', "  $x $y z"),
+        ('cat "a\n$x\nb"', "a\n$x\nb"),
+        ('cat "a $(ls) b"', "a $() b"),
+    ],
+)
+def test_the_text_around_an_expansion_in_quotes_stays_in_its_word(text: str, word: str):
+    assert {command.argv[1:] for command in survey(text).walk() if command.name == "cat"} == {(word,)}
