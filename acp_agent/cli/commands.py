@@ -327,7 +327,7 @@ _ELSEWHERE = {
 """The module and the function of subcommands. For the other subcommands both have the subcommand's name."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""How the file or the terminal refuses that stdout is."""
+"""Errors of a write to stdout that its file or its device causes, such as a full disk."""
 
 
 def main(arguments: Sequence[str]) -> int:

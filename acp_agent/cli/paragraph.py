@@ -32,7 +32,7 @@ def wrapped_at(line: str, columns: int) -> list[str]:
     """Return the pieces of a line, each of at most `columns` columns."""
     if line.isascii():
         return wrap_line(line, columns)
-    filled = "".join(f"{each}\0" if _columns_of(each) == 2 else each for each in line)  # 1 a column
+    filled = "".join(f"{each}\0" if _columns_of(each) == 2 else each for each in line)  # one character for each column
     return [piece.replace("\0", "") for piece in wrap_line(filled, columns)]
 
 

@@ -103,7 +103,7 @@ class ExternalAgentSettings(Section):
 
     @property
     def identity(self) -> str:
-        """What an "always" answer holds for: the SHA-256 in hex of all settings that decide what its program may do."""
+        """The SHA-256, in hex, of all settings that decide what its program may do. An "always" answer holds for it."""
         what = json.dumps([self.name, self.command, self.args, sorted(self.env), self.allow_write, self.sandbox])
         return hashlib.sha256(what.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -217,7 +217,7 @@ def data_dir(environ: Mapping[str, str]) -> str:
 
 
 def data_source(environ: Mapping[str, str]) -> str:
-    """Return what an error about the data folder names as its source."""
+    """Return what an error blames for an unusable data folder: its variable if that is set, else the folder itself."""
     return f"environment variable {DATA_VARIABLE}" if environ.get(DATA_VARIABLE) else "data folder"
 
 

@@ -234,8 +234,8 @@ class AgentSettings(Section):
             ge=0.2,
             le=0.95,
             allow_inf_nan=False,
-            description="Share of the context from which a model summarises the conversation before the current turn, "
-            "and if that is not enough the turn but for its prompt and last steps.",
+            description="Share of the context from which a model summarises the conversation before the current turn. "
+            "If that is not enough, it also summarises the turn, without its prompt and its last steps.",
         ),
     ] = 0.9
     compress_provider: Annotated[

@@ -217,7 +217,7 @@ class Catalog:
         """Return an Embedder. It is built in a thread when it is first asked. A stored key is read then.
 
         Raises:
-            ConfigError: as `build`, but not for a stored key, or the provider's API has no embedding models.
+            ConfigError: as `build`, except for a stored key. Also if the provider's API has no embedding models.
 
         """
         config = self.find(ref)

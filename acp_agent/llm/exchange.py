@@ -89,8 +89,8 @@ def reported_error(event: "ServerEvent", message: JsonObject) -> Json:
 def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> ProviderError:
     """Return the error for a status 200 whose body is not an event stream.
 
-    The body may be a web page, JSON from a server that does not stream, or an error as JSON. An error counts only if it
-    says which: some servers also answer a wrong address with status 200 and an `error`.
+    The body may be a web page, JSON from a server that does not stream, or an error as JSON. An error counts only if
+    its code or type means a status: some servers also answer a wrong address with status 200 and an `error`.
     """
     with suppress(ValueError):
         error = as_object(read_object(body.decode("utf-8", "replace")).get("error"))
@@ -491,7 +491,8 @@ class HttpProvider:
         """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
 
         body     makes the body without the parts that were refused before
-        adapts   takes note of the part that the server refuses. Returns False if there is none, or if it is known
+        adapts   remembers the part of the request that an error refuses. Returns False if it refuses none, or one
+                 that was left out already
         """
         async with AsyncExitStack() as stack:
             while True:

@@ -405,7 +405,7 @@ class OllamaProvider(HttpProvider):
         self._thinking = thinking
         self._effort = effort
         self._card = ModelCard(thinking=None)
-        # An effort is sent only to a model that thinks, so the server is asked unless the user has said that as well.
+        # An effort is sent only to a model that thinks. So the server is asked unless the user has set `thinking` too.
         self._asked = window is not None and images is not None and (thinking is not None or effort is None)
 
     @property

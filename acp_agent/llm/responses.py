@@ -119,7 +119,7 @@ class ResponsesItem:
 
     @property
     def text(self) -> str:
-        """The text so far: of reasoning what the user was shown, of a message the server's last whole version."""
+        """The text so far: for reasoning the text that the user was shown, for a message the server's last version."""
         said = "".join(self.said)
         return said or self._whole_text if self.kind == "reasoning" else self._whole_text or said
 

@@ -159,7 +159,7 @@ class HttpClient:
 
 @contextmanager
 def translated(request: HttpRequest) -> Generator[None]:
-    """Raise an HttpError of the body as a ProviderError."""
+    """Raise an HttpError of the `with` block as a ProviderError."""
     try:
         yield
     except HttpError as error:

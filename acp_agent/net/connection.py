@@ -169,7 +169,7 @@ def _elsewhere(host: str) -> RequestBlocked:
 
 @contextmanager
 def network_errors(host: str) -> Generator[None]:
-    """Raise network errors of the body as a ToolError that quotes only texts of the operating system and of TLS."""
+    """Raise network errors of the block as a ToolError that quotes only texts of the operating system and of TLS."""
     try:
         yield
     except httpcore.TimeoutException as error:

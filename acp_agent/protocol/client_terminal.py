@@ -60,7 +60,7 @@ class PreparedCommand(NamedTuple):
 
     members      the members of the request
     script       the path of its script, if it has one
-    afterwards   called when nothing of it is left; returns what is to be told with its result. It blocks
+    afterwards   called when nothing of it is left; returns a text to add to its output. It blocks
     """
 
     members: JsonObject

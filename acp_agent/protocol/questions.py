@@ -54,8 +54,8 @@ class EditorElicitor:
 
     redact    takes secrets out of what is shown
     timeout   seconds that a question is shown; 0 for as long as the asking task lives
-    wanted    whether a turn goes on. Otherwise nothing is asked and no answer counts: the task of an MCP server learns
-              of a cancelled turn late
+    wanted    returns whether the turn still runs. If not, nothing is asked and no answer counts, because the task of
+              an MCP server learns late that its turn was cancelled
     """
 
     def __init__(
@@ -170,7 +170,7 @@ def _declined(answer: Json) -> ElicitationAnswer:
 def fitting(schema: JsonObject, content: Json) -> JsonObject | None:
     """Return the values of a form's fields; None if one is missing or does not fit. Unknown keys are dropped.
 
-    A field with null was left out. So was an optional field with an empty text that does not fit.
+    A field whose value is null counts as left out. So does an optional field whose empty text does not fit.
     """
     if not isinstance(content, dict | None):
         return None
@@ -389,8 +389,9 @@ _LONGEST_NAME: Final = 100
 def options(question: Question, *, like_options: bool = True) -> list[Json]:
     """Return the options of a question. The names of lasting options say what they cover and where.
 
-    CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for an answer for one session, so that
-    option has the kind of the one for the project, and follows it. Without `like_options`, it takes that one's place.
+    CodeCompanion and GoClaw choose by kind, so ids equal kinds. ACP has no kind for an answer that holds for one
+    session. The option for the session therefore has the kind of the option for the project, and stands behind it.
+    Without `like_options`, it replaces the option for the project.
     """
     offered = [
         ("allow_once", "allow_once", "Allow once"),

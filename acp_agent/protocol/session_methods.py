@@ -148,7 +148,7 @@ class SessionMethods:
         return {}
 
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """Delete a session. The id of no session is not an error, since none is left.
+        """Delete a session. An id of no session is not an error: the session is gone in any case.
 
         Raises RpcError if the id is no text.
         """

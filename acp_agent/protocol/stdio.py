@@ -129,7 +129,7 @@ class LineReader:
             yield self._finish(b"")
 
     def is_closed(self) -> bool:
-        """Return whether the other end was closed, even if there is more to read. False for what cannot tell."""
+        """Return whether the other end was closed, even if there is more to read. A file is never closed."""
         poll = select.poll()
         poll.register(self._fd, getattr(select, "POLLRDHUP", 0))
         return bool(poll.poll(0))

@@ -210,14 +210,16 @@ def verify(path: str) -> Iterator[AuditReport]:
     while report.older and report.fault is None:
         path = os.path.join(os.path.dirname(path), report.older)
         if path in seen or os.path.basename(path) != report.older:
-            yield AuditReport(path, fault=AuditFinding(0, "the newer file continues it, but it cannot be an older one"))
+            yield AuditReport(
+                path, fault=AuditFinding(0, "the newer file names it as the older one, but it cannot be that")
+            )
             return
         seen.add(path)
         try:
             report = _File(path, snapshot(path), end=report.first).judged()
         except FileNotFoundError:
             yield AuditReport(
-                path, notes=[AuditFinding(0, f"is not there any more: records 1 to {report.first.seq} are in it")]
+                path, notes=[AuditFinding(0, f"the file is missing, and with it records 1 to {report.first.seq}")]
             )
             return
         yield report

@@ -257,7 +257,7 @@ class _Write(Generic[T]):
         self._error: Exception | None = None
 
     def give_up(self) -> None:
-        """Do not wait for another transaction if the one that runs cannot begin."""
+        """Let the write fail if its transaction cannot begin. Otherwise it would wait for the next one."""
         self.given_up = True
 
     def end(self, value: T) -> None:

@@ -300,7 +300,7 @@ class MemoryStore:
     max_notes   the most notes; the ones saved longest ago make room
     max_bytes   the most bytes of UTF-8 of one note
     embedder    computes vectors of texts; None = search by words alone
-    seconds     a search waits for the embedder, at most twice
+    seconds     see SECONDS
     now         returns seconds since 1970
     clock       returns seconds of a monotonic clock
     index       finds words

@@ -17,7 +17,7 @@ from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 _LOCK_SECONDS = 1.0
-"""Seconds to wait for a lock. Most are held for microseconds, that of the database until the file is checked."""
+"""Seconds to wait for a lock. Most are held for microseconds, but the database's until its file is checked."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def locked(path: str, seconds: float = _LOCK_SECONDS) -> Generator[None]:
 
 
 MAX_BYTES = 1024 * 1024
-"""The most bytes of a TOML file. A larger one is not read, and nothing is added to it."""
+"""The most bytes of a file that is replaced as a whole. A larger TOML file is not read, and nothing is added to it."""
 
 
 class DamagedFile(Exception):

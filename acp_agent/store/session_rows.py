@@ -79,7 +79,7 @@ _REFERENCE = re.compile(rb"\x1a([0-9a-f]{64}):(\d+):(\d+)\x1a")
 """The digest of a text, and the start and end of the piece of it that belongs here. JSON has no byte 1A."""
 _STORE_TEXT = "INSERT INTO texts (conversation_id, digest, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _SEARCHED = 4
-"""The most earlier texts of a row in which a later text is searched, to refer to a piece of one."""
+"""How many earlier texts of a row are searched for a later one. If one contains it, the row refers to that piece."""
 _TEXT = "SELECT text FROM texts WHERE conversation_id = ? AND digest = ?"
 
 EventRow: TypeAlias = tuple[int, int, str, bytes]

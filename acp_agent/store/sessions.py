@@ -105,7 +105,7 @@ class SqliteSessionRepository:
     def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
         """Set columns of the session's row with one statement, and return the row, or None if there is none.
 
-        One statement does it, because the connection's thread and the event loop's wait for each other at each one.
+        One statement does both, because the event loop and the connection's thread wait for each other at each one.
         """
         if not values:
             return connection.execute(_ROW, (self._column,)).fetchone()

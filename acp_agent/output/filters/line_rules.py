@@ -74,7 +74,7 @@ class Truncate:
                 that differ only in times, ports and the like count as one
     over_chars  a text of at most so many characters is not changed
 
-    `head + tail` is from 1 to `max_lines`. Of a line over 500 characters the middle goes. Raises ValueError for an
+    `head + tail` is from 1 to `max_lines`. A line over 500 characters loses its middle. Raises ValueError for an
     invalid expression.
     """
 

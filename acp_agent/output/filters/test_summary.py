@@ -34,7 +34,7 @@ class Failure:
     """One failure as it was printed, its heading first.
 
     said      the lines that say what went wrong; for the list of failures without details
-    whole     an error that kept tests from running, such as a compiler error. If its details are shown, they are whole
+    whole     True for an error that kept tests from running, such as a compiler error. Its details are not cut
     """
 
     lines: list[str]

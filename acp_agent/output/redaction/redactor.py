@@ -280,7 +280,10 @@ class Redactor:
         ]
 
     def unfinished(self, data: bytes) -> int:
-        """Return where text begins in whole lines that the next line may complete to a secret, or their length."""
+        """Return where the text begins that the next line may complete to a secret, or the length if there is none.
+
+        data   whole lines
+        """
         start = len(data)
         known = self._known.forms if self._known is not None else None
         for head in known.heads if known is not None else ():

@@ -148,9 +148,10 @@ def header_end(data: bytes, start: int) -> int:
 
 
 def headless_tail(data: bytes, start: int) -> int:
-    """Return the start, at least `start`, of the lines at the end that would be secret if a footer came next.
+    """Return where the last lines begin that would be secret if a footer came next. Look at nothing before `start`.
 
-    The footer would tell what stands before each line. It is taken to be what stands before the base64 of the last two.
+    A footer shows what stands before each line of the key, such as a file name. As there is none yet, the two last
+    lines show it.
     """
     last = data.rfind(b"\n", start, len(data) - 1) + 1 or start
     if not _MAY_BE_LAST.search(data, last):
@@ -176,7 +177,7 @@ def _behind_marks(data: bytes, start: int, end: int) -> int:
 
 
 def _last_end(data: bytes) -> int:
-    """Return where the last private key that a header begins ends, or the header. 0 if there is none."""
+    """Return where the last private key with a header ends, or that header if no key follows it. 0 without a header."""
     after = _removed_end(data, 0, len(data))
     for header in deque(_HEADER.finditer(data, after), maxlen=1):
         return max(header.end(), walk(data, *header.span()).end)

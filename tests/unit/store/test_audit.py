@@ -275,7 +275,7 @@ def test_an_older_file_that_is_gone_is_told_and_no_fault(path):
     fill(path)
     log_at(path, max_bytes=100, now=clock).append(call())
     (path.parent / "audit-20251121T133102Z.jsonl").unlink()
-    assert whole(path) == ["is not there any more: records 1 to 3 are in it"]
+    assert whole(path) == ["the file is missing, and with it records 1 to 3"]
 
 
 def test_an_older_file_that_was_changed_is_found(path):

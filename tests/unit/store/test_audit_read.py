@@ -328,7 +328,7 @@ def test_a_file_that_names_itself_as_the_older_one_ends_the_search(tmp_path):
         reports = list(verify(str(path)))
         assert reports[0].fault is None
         assert [report.fault.text for report in reports[1:] if report.fault] == (
-            ["the newer file continues it, but it cannot be an older one"] if name else []
+            ["the newer file names it as the older one, but it cannot be that"] if name else []
         )
 
 
