@@ -125,8 +125,8 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
 
 @cache
 def _regex(pattern: str) -> Regex:
-    """Return a compiled expression, by RE2: long words and texts take linear time."""
-    return compiled(pattern, lines=True, captures=False)
+    """Return a compiled expression, by RE2: long words and texts take linear time. Its `.` matches line ends too."""
+    return compiled(f"(?s){pattern}", lines=True, captures=False)
 
 
 def patterns_for(patterns: tuple[str, ...], name: str) -> tuple[str, ...]:
