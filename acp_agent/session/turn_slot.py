@@ -85,7 +85,7 @@ class TurnSlot:
 
     used_at         the time when the last turn began or ended, on the clock of the event loop
     closed          whether `close` was called
-    session_ended   whether the last turn was cancelled because the session ends, and not by the user
+    session_ended   whether the last turn was cancelled because the session ends or is loaded again, and not by the user
     scheduled       whether the turn that runs, or ran last, is one of a scheduled prompt. A prompt of the user ends it
     gave_way        whether a prompt of the user has ended the last turn
     """

@@ -119,7 +119,7 @@ async def test_nothing_is_tried_again_while_the_agent_ends(tmp_path: Path):
         session = await editor.open()
         await editor.say(session, "/schedule in 1 second: tests")
         opened = await card(editor)
-    assert text_of(editor, opened).endswith("The session ends. It will run again.")
+    assert text_of(editor, opened).endswith("The session was closed or loaded again. It will run again.")
     assert "not carried out" not in editor.log
 
 

@@ -127,7 +127,7 @@ class _ScheduledTurn:
         finally:
             self._told = self.runs_again
             if self._is_interrupted:
-                who = "Your prompt goes first" if session.turns.gave_way else "The session ends"
+                who = "Your prompt goes first" if session.turns.gave_way else "The session was closed or loaded again"
                 ending = f"{who}. {'It will run again.' if self._told else 'It will not run again by itself.'}"
             failed = self.answer is None or self.answer.failure is not None or self.answer.reason in _ENDINGS
             result = _result(f"{due.why} {ending}".strip(), failed=failed)

@@ -133,8 +133,8 @@ async def test_a_turn_that_gave_way_runs_again_unless_it_had_made_a_call():
     for makes, ends, told, done in (
         (0, False, "Your prompt goes first. It will run again.", False),
         (1, False, "Your prompt goes first. It will not run again by itself.", True),
-        (0, True, "The session ends. It will run again.", False),
-        (1, True, "The session ends. It will not run again by itself.", True),
+        (0, True, "The session was closed or loaded again. It will run again.", False),
+        (1, True, "The session was closed or loaded again. It will not run again by itself.", True),
     ):
         session: Any = FakeSession()
         session.answer, session.makes = Answer(StopReason.CANCELLED), makes
