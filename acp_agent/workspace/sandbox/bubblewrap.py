@@ -68,7 +68,7 @@ _LIMITS = (
     f"{{ ulimit -u {MOST_TASKS} || ulimit -p {MOST_TASKS}; ulimit -c 0; "
     "echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null"
 )
-_MOVED = "acp-agent: folders were moved while the sandbox was built, so the command was not run; try again"
+_MOVED = "acp-agent: files or folders were moved while the sandbox was built, so the command was not run; try again"
 # bubblewrap finds folders by their names. A process of an earlier command could put a link in the place of one between
 # two looks, which leads bubblewrap out of the walls. So the command begins only if everything was mounted as it should.
 _LOOK = (

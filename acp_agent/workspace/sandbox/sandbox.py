@@ -128,7 +128,8 @@ def unrecorded_proxy(listener: socket.socket, allowed: Callable[[], Sequence[Hos
 class SessionSandbox:
     """The sandbox for the commands of one session. It has a private /tmp and home, which `close` deletes.
 
-    Several threads may use it at once. The first command makes the session's network, which takes up to 0.2 seconds.
+    Several threads may use it at once. With bubblewrap, the first command makes the session's network, and the second
+    one holds its walls. Each takes up to 0.2 seconds.
 
     rules         what the walls are made from
     environment   the variables of the commands
