@@ -50,6 +50,7 @@ DAMAGED = "is damaged"
 _LITERAL = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./:@%+,-][A-Za-z0-9_./:@%+,=-]*)*")
 """A text of words that bash passes to the program unchanged."""
 
+_NUMBER = re.compile(r"[0-9]+-?")  # of a descriptor, which may be moved
 _MAX_LITERAL = 1024
 _GIT_STARTERS = frozenset(("bisect", "submodule"))
 
@@ -73,7 +74,7 @@ class Redirection:
     def harmless(self) -> bool:
         """Whether it neither reads nor changes a file: `2>&1`, `>/dev/null`, `</dev/null`."""
         if self.operator in (">&", "<&"):
-            return self.target.rstrip("-").isdigit() or self.target == "-"
+            return _NUMBER.fullmatch(self.target) is not None or self.target == "-"
         return self.target in _HARMLESS_FILES
 
     @property

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from acp_agent.gates.shell.command import MAX_SECONDS, MAX_TREE_DEPTH, TOO_DEEP
+from acp_agent.gates.shell.command import CUT, CUT_IN_QUOTES, MAX_SECONDS, MAX_TREE_DEPTH, TOO_DEEP
 from acp_agent.gates.shell.options import tables
 
 _CHUNK = 4096
@@ -248,10 +248,11 @@ def _unseen(start: int, text: bytes, *, backtick: bool) -> Unseen:
     )
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003]")
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003{CUT}{CUT_IN_QUOTES}]")
 _WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\[;()!]")
 _BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DESCRIPTOR = re.compile(r"[0-9]{1,9}")  # bash takes a number that is too large for a word
 _IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")
 _STATEMENTS = frozenset(("program", "list", "pipeline", "subshell", "compound_statement", "negated_command"))
 _OPERATORS = frozenset(
@@ -399,8 +400,8 @@ def _redirection(proof: _Proof, node: Node) -> None:
             text = proof.parsed.text(child)
             if child.type != "file_descriptor" and text not in _OPERATORS:
                 raise _NotPlain(f"uses the redirection {text!r}")
-            if child.type == "file_descriptor" and not text.isdigit():
-                raise _NotPlain("names a descriptor by a variable")
+            if child.type == "file_descriptor" and not _DESCRIPTOR.fullmatch(text):
+                raise _NotPlain("names a descriptor by a variable or a long number")
             _leaf(proof, child, proof.commands)
         else:
             _word(proof, child)

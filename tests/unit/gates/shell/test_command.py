@@ -144,6 +144,8 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("a;" * 2000, "more than 1000 commands"),
         ("a|" * 20_000, "more than 2000 pipes"),
     ],
+        ("ls 99999999999>x", "descriptor"),
+        ("ls '\ufdd0'x", "control"),
 )
 def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
     verdict = analyse(text)
@@ -272,7 +274,7 @@ def test_a_dash_ends_the_options_of_a_shell_and_a_plus_sign_is_an_option_without
 
 
 def test_a_descriptor_that_is_closed_or_copied_touches_no_file():
-    for target, harmless in (("-", True), ("1", True), ("3-", True), ("log", False)):
+    for target, harmless in (("-", True), ("1", True), ("3-", True), ("log", False), ("²", False)):
         assert Redirection(">&", target, "2").harmless is harmless, target
 
 
