@@ -4,7 +4,7 @@
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
@@ -80,12 +80,20 @@ def tables() -> Tables:
         shell_flags=frozenset(shells["flags"]),
         shell_letters=frozenset(shells["letters"]),
         shell_text=frozenset(shells["text"]),
-        text=_lists(data["text"]),
+        text=MappingProxyType({name: frozenset(_abbreviated(each)) for name, each in data["text"].items()}),
         interpreters=_lists(data["interpreters"]),
         danger=_lists(data["danger"]),
         reserved=frozenset(syntax["reserved"]),
         starters=frozenset(data["wrappers"]).union(data["commands"], shells["names"], *syntax.values()),
     )
+
+
+def _abbreviated(options: Iterable[str]) -> Iterator[str]:
+    """Yield options, and the shorter forms that programs take for long ones: `--exe` for `--exec`."""
+    for option in options:
+        yield option
+        if option.startswith("--"):
+            yield from (option[:end] for end in range(len("--xx"), len(option)))
 
 
 def _lists(section: dict[str, Any]) -> Mapping[str, frozenset[str]]:
@@ -277,7 +285,7 @@ def shell_call(args: tuple[str, ...]) -> ShellCall:
             index += 0 if equals else 1
         elif word in table.shell_flags:
             continue
-        elif word.startswith("--") or not set(word[1:]) <= table.shell_letters | set("coO"):
+        elif not set(word[1:]) <= table.shell_letters | set("coO") or _differs(word):
             return ShellCall(unclear=f"the option {word} is not known")
         else:
             letters += word[1:] if word[0] == "-" else ""
@@ -288,6 +296,19 @@ def shell_call(args: tuple[str, ...]) -> ShellCall:
         texts.append(args[index])
         index += 1
     return ShellCall(tuple(texts), args[index:], stdin="s" in letters)
+
+
+def _differs(word: str) -> bool:
+    """Return whether shells disagree about a word of short options.
+
+    Bash takes `-rcfile`, `-norc` and `+c` for what they are with two dashes or a minus. In zsh the value of `-o` may be
+    attached.
+    """
+    return (
+        word == "-rcfile"
+        or not {"o", "O"}.isdisjoint(word[1:-1])
+        or (word[0] == "+" and not {"c", "s"}.isdisjoint(word))
+    )
 
 
 def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:

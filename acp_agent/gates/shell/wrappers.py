@@ -225,8 +225,7 @@ class Expander:
             case "find" | "gfind" | "bfs":
                 inner = _find(args)
             case "fd" | "fdfind":
-                start = next((at for at, word in enumerate(args, start=1) if _FD_RUNS.fullmatch(word)), len(args))
-                inner = [args[start:]]
+                inner = _fd(args)
             case "start-stop-daemon":
                 inner = _daemon(args)
             case "eval" | "alias" | "trap":
@@ -256,7 +255,7 @@ class Expander:
     def _texts(
         self, command: Command, texts: list[str], values: Mapping[str, tuple[str, ...]] | None = None
     ) -> Command:
-        read = [self.read(text, values or {}) for text in texts if text.strip()]
+        read = [self.read(text, values or {}) for text in texts if text.strip(" \t\n")]
         return replace(
             command,
             runs=(*command.runs, *(inner for each in read for inner in each.commands)),
@@ -345,6 +344,19 @@ def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
         end = next((at for at in range(index + 1, len(args)) if args[at] in (";", "+")), len(args))
         found.append(args[index + 1 : end])
         index = end + 1
+    return found
+
+
+def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return what fd starts. Behind a `;` there may be another command."""
+    found: list[tuple[str, ...]] = []
+    index = 0
+    while index < len(args):
+        index += 1
+        if _FD_RUNS.fullmatch(args[index - 1]):
+            end = next((at for at in range(index, len(args)) if args[at] == ";"), len(args))
+            found.append(args[index:end])
+            index = end
     return found
 
 

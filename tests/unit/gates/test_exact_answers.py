@@ -73,9 +73,12 @@ def called(text: str) -> Command:
 
 
 def test_unclear_options_of_shells_and_wrappers_are_named():
-    letters = "".join(sorted(tables().shell_letters | set("coO")))
+    letters = "".join(sorted(tables().shell_letters | set("c")))
     assert shell_call(("--odd", "x")) == ShellCall(unclear="the option --odd is not known")
-    assert shell_call((f"-{letters}", "a", "b", "x", "y")).texts == ("x",), "all letters are known, two take a value"
+    for last in ("o", "O"):
+        assert shell_call((f"-{letters}{last}", "a", "x", "y")).texts == ("x",), (
+            "all letters are known, one takes a value"
+        )
     wrapper = Wrapper(flags=frozenset(("-0",)), values=frozenset(("-n", "--at", "--at-most")), text=frozenset(("-c",)))
     for args, peeled in (
         (("-n",), Peeled(unclear="the option -n lacks its value")),

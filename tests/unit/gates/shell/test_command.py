@@ -64,6 +64,7 @@ def only(text: str) -> Command:
         ("git log 'a;b' \"c&&d\"", [["git", "log", "a;b", "c&&d"]]),
         ("git commit -m 'one\ntwo'", [["git", "commit", "-m", "one\ntwo"]]),
         ('grep "a\\.b" x', [["grep", "a\\.b", "x"]]),
+        ("fd -x a {} \\; --exec b", [["fd", "-x", "a", "{}", ";", "--exec", "b"], ["a", "{}"], ["b"]]),
         ("find . -exec cat {} \\;", [["find", ".", "-exec", "cat", "{}", ";"], ["cat", "{}"]]),
         ("> out cat x", [["cat", "x"]]),
         ("cat > out x y", [["cat", "x", "y"]]),
@@ -143,9 +144,9 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("( " * 300 + "ls" + " )" * 300, "nested too deep"),
         ("a;" * 2000, "more than 1000 commands"),
         ("a|" * 20_000, "more than 2000 pipes"),
-    ],
         ("ls 99999999999>x", "descriptor"),
         ("ls '\ufdd0'x", "control"),
+    ],
 )
 def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
     verdict = analyse(text)
@@ -168,6 +169,16 @@ def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
         "timeout * ls",
         "env *x",
         "/usr/bin/time -v ls",
+        "bash -c '\u00a0'",
+        "bash -rcfile ls -i",
+        "bash -norc x ls",
+        "bash -oc pipefail ls",
+        "bash +c ls",
+        "sh +s ls",
+        "zsh -ocorrect x y ls",
+        "zsh -b -c ls",
+        "mksh -T -c ls",
+        "chrt -o x ls",
     ],
 )
 def test_a_command_whose_inside_cannot_be_told_is_marked_unclear(text: str):
@@ -255,7 +266,7 @@ def test_a_long_text_that_takes_too_long_to_parse_is_given_up_and_a_short_one_is
         ("--command", "x", "a"),
         ("--command=x", "a"),
         ("-c", "x", "a"),
-        ("-oc", "pipefail", "x", "a"),
+        ("-co", "pipefail", "x", "a"),
         ("-c", "--", "x", "a"),
         ("-c", "-", "x", "a"),
         ("-c", "+", "x", "a"),
