@@ -18,7 +18,7 @@ MODE = "ACP_AGENT_TOOLS__SANDBOX__MODE"
 async def test_a_session_names_its_walls_and_what_they_stopped(tmp_path: Path):
     script = [
         uses(("bash", {"command": "echo x > new.txt"})),
-        uses(("bash", {"command": "cd src; touch new.txt; chmod +x new.txt; echo envrc | xargs -I{} touch .{}"})),
+        uses(("bash", {"command": "cd src; touch new.txt; chmod +x new.txt; echo crvne | rev | xargs -I{} touch .{}"})),
         says("ok"),
     ]
     config = '[acp]\nauto_approve = "auto-edit"\n'
