@@ -19,6 +19,7 @@ from acp_agent.gates.shell.command import MAX_FOUND, Command, ShellText, Survey,
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
 from acp_agent.gates.shell.programs import program_table
+from acp_agent.gates.shell.words import OUTPUT
 
 MAX_PATTERN = 1024
 """The most characters of a program name with wildcards. A longer one is refused."""
@@ -78,7 +79,6 @@ _TRANSFERS = {
 }
 
 _UNKNOWN = ("$", "`")
-_OUTPUT = "$()"  # stands for what a substitution prints
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
 
 
@@ -276,13 +276,13 @@ def _runs_output(command: Command) -> bool:
     if any(mark in command.name for mark in _UNKNOWN):
         return True
     script = command.name in tables().shells or command.name in ("source", ".")
-    return script and any(word.startswith(_OUTPUT) for word in command.argv[1:])
+    return script and any(word.startswith(OUTPUT) for word in command.argv[1:])
 
 
 def _removes_output(command: Command) -> bool:
     """Return whether another command prints the names of what this one deletes."""
     takes = command.name in tables().danger["removers"] or (command.name == "find" and "-delete" in command.argv)
-    return takes and any(_OUTPUT in word for word in command.argv[1:])
+    return takes and any(OUTPUT in word for word in command.argv[1:])
 
 
 def _named(name: str, names: frozenset[str]) -> str:

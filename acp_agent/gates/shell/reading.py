@@ -1,5 +1,7 @@
 """The two readings of a text: proven commands for rules that allow, every command for gates that forbid."""
 
+import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -23,30 +25,29 @@ from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
 from acp_agent.gates.shell.walk import (
     GLOB,
-    PRINTERS,
     TOO_MANY_COMMANDS,
     TOO_MANY_WORDS,
     Candidate,
     Guesses,
     Walk,
     pattern,
-    program_of,
 )
 from acp_agent.gates.shell.words import (
     MAX_SPREAD,
     MAX_VALUES,
+    PRINTERS,
     Word,
     count_variants,
     emptied,
-    loose_constructs,
-    loose_segments,
+    expand_braces,
     most_words,
     parameters,
-    spellings,
+    program_of,
     unknown,
     variants,
 )
 from acp_agent.gates.shell.wrappers import Expander, Nested
+from acp_agent.text import lazy_regex
 
 SURVEY_BYTES = 4 * MAX_BYTES
 """A survey does not read longer texts, and gates that forbid then forbid them. A here-document may be long."""
@@ -79,6 +80,18 @@ _DECODERS = {
     "rev": ("",),
     "tr": ("",),
 }
+
+_DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
+_LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
+_CONTINUATION = lazy_regex(r"\\\r?\n")
+_NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
+_SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
+_CONSTRUCT = lazy_regex(r"\$\((?!\()|`|[<>]\(|<<<")
+_SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")
+_LIST = lazy_regex(r"\{[^{}\n]*\}")
+_NOISE = lazy_regex(r"[\"'\\{}<>]|\$(?=[\"'])")
+_LONGEST = 16 * 1024  # the most characters of a word whose braces are expanded
+_LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 
 
 def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
@@ -332,3 +345,59 @@ def _loose(text: str) -> list[Command]:
     found = (words[skip:] for words, start in starts for skip in (start, start + 1) if words[skip:])
     some = islice(found, MAX_FOUND + 1)  # a text with more is refused
     return [replace(expander.expand(Command(words)), unclear=DAMAGED) for words in some]
+
+
+def normalised(text: str) -> str:
+    """Return the text in NFKC without invisible and control characters, with LF for line ends and joined lines."""
+    text = "".join(_shown(char) for char in unicodedata.normalize("NFKC", text))
+    return _CONTINUATION.sub("", text)
+
+
+def _shown(char: str) -> str:
+    if char in _LINES:
+        return _LINES[char]
+    category = unicodedata.category(char)
+    if category == "Cc" and char not in "\n\t":
+        return ""
+    if category == "Zs":
+        return " "
+    return "" if category in ("Cf", "Cn", "Cs") else char
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """Return the text and its other spellings, each once.
+
+    They are the normalised form, the same without needless backslashes, and the same without what confuses the parser.
+    """
+    found = [text]
+    clean = text if text.isascii() and text.isprintable() else normalised(text)
+    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable.
+    strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
+    for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
+        if form not in found:
+            found.append(form)
+    return tuple(found)
+
+
+def loose_constructs(text: str) -> bool:
+    """Return whether a damaged text has a substitution outside single quotes."""
+    return _CONSTRUCT.search(_SINGLE_QUOTED.sub("", text)) is not None
+
+
+def loose_segments(text: str) -> list[tuple[str, ...]]:
+    """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored."""
+    spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
+    expanded, room = list[str](), MAX_SPREAD
+    for word in re.split(r"(\s+)", text):
+        parts = expand_braces(word) if "{" in word and len(word) < _LONGEST else [word]
+        room -= len(parts)
+        expanded += [" ".join(parts)] if room >= 0 else [CUT]
+        if room < 0:
+            break
+    forms = dict.fromkeys((spread, "".join(expanded))) if "{" in text else (spread,)
+
+    def gap(match: re.Match[str]) -> str:
+        return " " if match[0] in "{}<>" else ""
+
+    pieces = (_NOISE.sub(gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
+    return [tuple(words) for words in pieces if words]

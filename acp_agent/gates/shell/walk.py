@@ -1,5 +1,6 @@
 """Walk a tree and collect every simple command in source order, with its context and the values of its variables."""
 
+import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,19 +8,25 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_FOUND, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
+from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import (
     MAX_SHIFTS,
     MAX_SPREAD,
     MAX_VALUES,
+    OUTPUT,
+    PRINTERS,
     Piece,
     Word,
-    ansi_c,
     count_variants,
+    filled,
+    here_text,
     most_words,
     parameters,
     pieces,
+    printed_by,
     printed_into,
+    program_of,
     slices,
     suffixes,
     variants,
@@ -28,11 +35,11 @@ from acp_agent.gates.shell.words import (
 
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 GLOB = frozenset("*?[")
-PRINTERS = frozenset(("echo", "printf", "print"))
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
 _DECLARERS = frozenset(("declare", "typeset", "local"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
+_FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset"}
 
 MAX_FED_TEXT = 256 * 1024
 """The most characters of printed text that are kept, in case a shell reads them. A reader of more counts as unread."""
@@ -186,7 +193,7 @@ class Guesses:
         match name:
             case "printf" if variable := printed_into(args):
                 words = args[2:] if args[0] == "-v" else args[1:]
-                self.learn(variable, [_filled(words), "".join(words[1:]), *words])
+                self.learn(variable, [filled(words), "".join(words[1:]), *words])
             case "set":
                 self.give(words_set(args))
             case "shift":
@@ -211,26 +218,35 @@ class Guesses:
             return
         if candidate.joined == "|" and not candidate.stdin:
             candidate.stdin = self.read_fed()
-        forms = self.forms(*candidate.words)
+        forms = [*map(_called, self.forms(*candidate.words))]
         names = set(map(program_of, forms))
-        printed = dict.fromkeys(text for argv in forms for text in _printed(argv))
+        printed = dict.fromkeys(text for argv in forms for text in (*printed_by(argv), *self._passed(argv)))
         if printed:
             self.feed("\n".join(printed))
         read = candidate.stdin or ("" if names.isdisjoint(_READERS_OF_INPUT) else self.read_fed())
         for argv in reversed(forms):  # the most recent values stay the most recent ones
             self._set_variables(program_of(argv), argv[1:], read)
         copied = [argv[-2:] for argv in forms if len(argv) > 2 and program_of(argv) in _COPIERS]
-        texts = [(target, self.files.get(source.removeprefix("./"), "")) for source, target in copied]
+        texts = [(target, self.written(source)) for source, target in copied]
         targets = [each.target for each in candidate.redirections if each.writes]
         targets += [word for argv in forms if program_of(argv) == "tee" for word in argv[1:]]
         if targets:
             passed = "" if names.isdisjoint(_PASSING) else candidate.stdin
             texts += [(target, passed or (self.read_fed() if printed else "")) for target in targets]
         for target, text in texts:
-            self._write(target.removeprefix("./"), text)
+            self.write(target, text)
 
-    def _write(self, target: str, text: str) -> None:
+    def _passed(self, argv: tuple[str, ...]) -> list[str]:
+        """Return the texts of files that the line has written and `cat` or the like prints."""
+        return list(filter(None, map(self.written, argv[1:]))) if program_of(argv) in _PASSING else []
+
+    def written(self, name: str) -> str:
+        """Return what the line has written to a file; empty for other files."""
+        return self.files.get(posixpath.normpath(name), "")
+
+    def write(self, target: str, text: str) -> None:
         """Note that a text was written to a file. An earlier text stays, because this one may not have been written."""
+        target = posixpath.normpath(target)
         before = self.files.get(target, "")
         if text and before not in text:
             self.piped += len(before) + len(text)
@@ -241,31 +257,15 @@ class Guesses:
             self.files[target] = text
 
 
-def program_of(argv: tuple[str, ...]) -> str:
-    """Return the base name of the program that is called with these words; empty for no words."""
-    return argv[0].rpartition("/")[2] if argv else ""
-
-
-def _printed(argv: tuple[str, ...]) -> list[str]:
-    """Return the texts that a call of `echo` or `printf` may print; nothing for other programs."""
-    name = program_of(argv)
-    if name not in PRINTERS:
-        return []
-    text = " ".join(word for word in argv[1:] if not word.startswith("-"))
-    more = "\n".join((*argv[2:], _filled(argv[1:]))) if name == "printf" and argv[2:] else ""
-    return [ansi_c(text) if "\\" in text else text, more]
+def _called(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without those of a wrapper in front of a command whose text is followed: `env -i echo a`."""
+    if program_of(argv) not in tables().wrappers:
+        return argv
+    return argv[next((at for at, word in enumerate(argv) if program_of((word,)) in _FOLLOWED), 0) :]
 
 
 def _kept(value: str) -> str:
     return value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + CUT
-
-
-def _filled(words: tuple[str, ...]) -> str:
-    """Return what printf prints for a format and its words, if each is filled in by `%s`."""
-    filled = words[0] if words else ""
-    for word in words[1:]:
-        filled = filled.replace("%s", word, 1)
-    return ansi_c(filled) if "\\" in filled else filled
 
 
 def pattern(word: Word) -> str:
@@ -453,9 +453,11 @@ class Walk:
         else:
             backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
             self.constructs.add(Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION)
-        operator, self._operator = self._operator, ""
+        operator, self._operator, fed = self._operator, "", self.guesses.fed
         self._scoped("(", node, depth)
         self._operator = operator
+        if node.type == "process_substitution":  # its words stand for a file with what it prints
+            self.guesses.write(OUTPUT, self.guesses.fed.removeprefix(fed))
 
     def _redirected(self, node: Node, depth: int) -> None:
         """Visit a statement and its redirections, which belong to the last command in it."""
@@ -498,11 +500,14 @@ class Walk:
         else:
             words = targets[1:]
         forms = self.guesses.forms(pieces(self.parsed, targets[0])) if targets else [("-",)]
-        candidate.redirections += (Redirection(operator, " ".join(form), descriptor) for form in forms)
+        named = [" ".join(form) for form in forms]
+        candidate.redirections += (Redirection(operator, target, descriptor) for target in named)
         candidate.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
         candidate.words.extend(pieces(self.parsed, child) for child in words)
         for child in (*targets[:1], *words):
             self._inside(child, depth + 1)
+        if operator == "<":
+            candidate.feed("\n".join(filter(None, map(self.guesses.written, named))))
 
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
@@ -510,7 +515,11 @@ class Walk:
             # The parser takes lines for words if the first one begins with a backslash.
             lines = self.parsed.source[node.start_byte : body.start_byte].partition(b"\n")[2]
             text = self.parsed.text(body) or lines.decode(errors="replace")
-            candidate.feed(text if is_literal(self.parsed, node) else _ESCAPED.sub(r"\1", text))
+            literal = is_literal(self.parsed, node)
+            texts = [] if literal else [" ".join(form) for form in self.guesses.forms(here_text(self.parsed, body))]
+            texts = [each for each in texts if each and each != text]
+            together = "\n".join((text if literal else _ESCAPED.sub(r"\1", text), *texts))
+            candidate.feed(together if len(together) <= max(MAX_FED_TEXT, len(text)) else text + CUT)
             self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:

@@ -1,12 +1,11 @@
 """The words of a shell text as bash passes them: quotes removed, known variables put in, braces expanded.
 
-Also other spellings of a text, as a shell or a terminal may read it, and a loose reading of texts without a tree.
+Also what built-in commands make of their words.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from math import prod
@@ -40,6 +39,10 @@ MAX_CHOICES = 64
 
 MAX_RANGE = 32
 """The most numbers of `{1..9}` that are written out. Others are no other words to any program."""
+
+PRINTERS = frozenset(("echo", "printf", "print"))
+OUTPUT = "$()"
+"""It stands for what a substitution prints, and for the file with the output of a process substitution."""
 
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
 _HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA, CUT: CUT_IN_QUOTES})
@@ -84,7 +87,7 @@ def ansi_c(text: str) -> str:
 
 
 def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
-    """Return the pieces of a word node. Substitutions become a literal `$()`: the walk finds their commands."""
+    """Return the pieces of a word node. Substitutions become a literal OUTPUT: the walk finds their commands."""
     text = parsed.text(node)
     match node.type:
         case "raw_string":
@@ -98,7 +101,7 @@ def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
         case "expansion":
             return _expansion(parsed, node, quoted=quoted)
         case "command_substitution" | "process_substitution" | "arithmetic_expansion":
-            return [Piece("$()", quoted=True)]
+            return [Piece(OUTPUT, quoted=True)]
         case "concatenation" | "command_name" | "translated_string":
             return [piece for child in node.children if child.type != "$" for piece in pieces(parsed, child)]
         case _:
@@ -110,12 +113,21 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _string(parsed: Parsed, node: Node) -> list[Piece]:
-    """Return the pieces of a double-quoted string. Blanks before an expansion belong to no node, so gaps are kept."""
-    found: list[Piece] = []
-    position = node.start_byte + 1
+    """Return the pieces of a double-quoted string."""
     end = node.end_byte - (1 if node.children and node.children[-1].type == '"' else 0)
+    return _expanded(parsed, node, node.start_byte + 1, end)
+
+
+def here_text(parsed: Parsed, body: Node) -> list[Piece]:
+    """Return the pieces of a here-document in which bash puts in variables."""
+    return [Piece("", quoted=True), *_expanded(parsed, body, body.start_byte, body.end_byte)]
+
+
+def _expanded(parsed: Parsed, node: Node, position: int, end: int) -> list[Piece]:
+    """Return the pieces of quoted text. Blanks before an expansion belong to no node, so gaps are kept."""
+    found: list[Piece] = []
     for child in node.children:
-        if child.type in ('"', "string_content"):
+        if child.type in ('"', "string_content", "heredoc_content"):
             continue
         found.append(_quoted(parsed.source[position : child.start_byte]))
         found.extend(pieces(parsed, child, quoted=True))
@@ -315,75 +327,7 @@ def emptied(words: list[Word], known: Mapping[str, tuple[str, ...]]) -> list[Wor
     return [first, *(word for word in words[1:] if not vanishes(word))]
 
 
-_DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
-_LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
-_CONTINUATION = lazy_regex(r"\\\r?\n")
-_NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
-_SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
-_CONSTRUCT = lazy_regex(r"\$\((?!\()|`|[<>]\(|<<<")
-_SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")
-_LIST = lazy_regex(r"\{[^{}\n]*\}")
-_NOISE = lazy_regex(r"[\"'\\{}<>]|\$(?=[\"'])")
-
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
-_LONGEST = 16 * 1024  # the most characters of a word whose braces are expanded
-_LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
-
-
-def normalised(text: str) -> str:
-    """Return the text in NFKC without invisible and control characters, with LF for line ends and joined lines."""
-    text = "".join(_shown(char) for char in unicodedata.normalize("NFKC", text))
-    return _CONTINUATION.sub("", text)
-
-
-def _shown(char: str) -> str:
-    if char in _LINES:
-        return _LINES[char]
-    category = unicodedata.category(char)
-    if category == "Cc" and char not in "\n\t":
-        return ""
-    if category == "Zs":
-        return " "
-    return "" if category in ("Cf", "Cn", "Cs") else char
-
-
-def spellings(text: str) -> tuple[str, ...]:
-    """Return the text and its other spellings, each once.
-
-    They are the normalised form, the same without needless backslashes, and the same without what confuses the parser.
-    """
-    found = [text]
-    clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable.
-    strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
-    for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
-        if form not in found:
-            found.append(form)
-    return tuple(found)
-
-
-def loose_constructs(text: str) -> bool:
-    """Return whether a damaged text has a substitution outside single quotes."""
-    return _CONSTRUCT.search(_SINGLE_QUOTED.sub("", text)) is not None
-
-
-def loose_segments(text: str) -> list[tuple[str, ...]]:
-    """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored."""
-    spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
-    expanded, room = list[str](), MAX_SPREAD
-    for word in re.split(r"(\s+)", text):
-        parts = expand_braces(word) if "{" in word and len(word) < _LONGEST else [word]
-        room -= len(parts)
-        expanded += [" ".join(parts)] if room >= 0 else [CUT]
-        if room < 0:
-            break
-    forms = dict.fromkeys((spread, "".join(expanded))) if "{" in text else (spread,)
-
-    def gap(match: re.Match[str]) -> str:
-        return " " if match[0] in "{}<>" else ""
-
-    pieces = (_NOISE.sub(gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
-    return [tuple(words) for words in pieces if words]
 
 
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -422,3 +366,26 @@ def printed_into(args: tuple[str, ...]) -> str:
             return ""
         return word[2:]
     return ""
+
+
+def program_of(argv: tuple[str, ...]) -> str:
+    """Return the base name of the program that is called with these words; empty for no words."""
+    return argv[0].rpartition("/")[2] if argv else ""
+
+
+def printed_by(argv: tuple[str, ...]) -> list[str]:
+    """Return the texts that a call of `echo` or `printf` may print; nothing for other programs."""
+    name = program_of(argv)
+    if name not in PRINTERS:
+        return []
+    text = " ".join(word for word in argv[1:] if not word.startswith("-"))
+    more = "\n".join((*argv[2:], filled(argv[1:]))) if name == "printf" and argv[2:] else ""
+    return [ansi_c(text) if "\\" in text else text, more]
+
+
+def filled(words: tuple[str, ...]) -> str:
+    """Return what printf prints for a format and its words, if each is filled in by `%s`."""
+    filled = words[0] if words else ""
+    for word in words[1:]:
+        filled = filled.replace("%s", word, 1)
+    return ansi_c(filled) if "\\" in filled else filled

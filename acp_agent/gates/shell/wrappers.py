@@ -216,11 +216,20 @@ class Expander:
         written = self._written(script)
         return self._texts(command, [written]) if written else command
 
+    def _scripts(self, command: Command) -> list[str]:
+        """Return the texts that a program may read as its script: files that the line has written, `/dev/stdin`."""
+        files = [word for word in command.argv[1:] if word != "-"]
+        texts = (command.stdin if _STDIN_FILE.fullmatch(word) else self._written(word) for word in files)
+        return [*filter(None, texts)]
+
     def _written(self, name: str) -> str:
         return self.files.get(posixpath.normpath(name), "")
 
     def _other(self, command: Command, depth: int) -> Command:
         texts, name, args = tables().text, command.name, command.argv[1:]
+        if self.guess and tables().interpreter(name):  # of which the blocklist judges the input
+            codes = (Command((name,), stdin=script) for script in self._scripts(command))
+            command = replace(command, runs=(*command.runs, *codes))
         match name:
             case "find" | "gfind" | "bfs":
                 inner = _find(args)
@@ -235,10 +244,11 @@ class Expander:
                 stdin = command.stdin if self.guess and args and _STDIN_FILE.fullmatch(args[0]) else ""
                 return self._texts(command, [text for text in (written, stdin) if text])
             case "sed" | "gsed" if self.guess:
-                scripts = [word for word in args if "e" in word]
+                inputs = [command.stdin] if "-" in args else []
+                scripts = [word for word in (*args, *self._scripts(command), *inputs) if "e" in word or is_cut(word)]
                 found = [match[1] for word in scripts for match in _SED_COMMAND.finditer(word)]
                 found += [match[2] for word in scripts for match in _SED_REPLACED.finditer(word)]
-                return self._texts(command, found)
+                return self._texts(command, [*found, *([CUT] if any(map(is_cut, scripts)) else [])])
             case "git" if self.guess:
                 aliases = [word[1:] for word in args if word.startswith("!")] if "config" in args else []
                 return self._texts(command, [" ".join(_git_runs(args)), *aliases, *option_texts(texts[name], args)])
@@ -266,6 +276,8 @@ class Expander:
 def _own_texts(command: Command) -> list[str]:
     """Return the command lines in the input and the arguments of a program with a language of its own."""
     name, args, stdin = command.name, command.argv[1:], command.stdin
+    if is_cut(stdin) and (name in _ESCAPERS or name in ("make", "gmake", "crontab")):
+        return [CUT]
     if name in _CALLBACKS:  # `mapfile -C CODE`, `bind -x '"key": CODE'`
         keys = (text.partition(":")[2] for text in option_texts(frozenset(("-x",)), args))
         return [*keys, *option_texts(frozenset(("-C",)), args)]

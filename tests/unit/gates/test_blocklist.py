@@ -84,6 +84,32 @@ def test_what_is_fed_to_xargs_or_parallel_may_be_the_program_or_stand_anywhere_i
     assert isinstance(judge(ShellText(text), DEFAULT), Deny)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "builtin echo ': b; sudo ls' | bash",
+        "command printf 'sudo ls' | sh",
+        "env -i A=1 printf 'sudo ls' | sh",
+        "nice echo sudo ls | tee run; sh run",
+        "mapfile -t x < <(printf 'rm\n-rf\n/\n'); \"${x[@]}\"",
+        "read x < <(echo sudo); $x ls",
+        "xargs rm -rf < <(echo /)",
+        "bash < <(echo sudo ls)",
+        "bash <(echo sudo ls)",
+        ". <(echo sudo ls)",
+        "BASH_ENV=<(echo sudo ls) bash -c :",
+        "x=sudo; python3 <<E\nimport os; os.system('$x ls')\nE",
+        "sed -f - f <<E\n1e sudo ls\nE",
+        "echo 'import os; os.system(\"sudo ls\")' > a.py; python3 a.py",
+        "cat > a.pl <<'E'\nsystem('sudo ls');\nE\nperl -w ./a.pl",
+        "echo 'BEGIN { system(\"sudo ls\") }' > a.awk; awk -f a.awk",
+        "echo '1e sudo ls' > a.sed; sed -f a.sed f",
+    ],
+)
+def test_what_is_printed_or_written_is_judged_where_it_runs(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
 def test_each_file_that_a_variable_may_name_is_written():
     text = "for x in a /dev/sda b; do echo > $x; done"
     assert isinstance(judge(ShellText(text), DEFAULT), Deny)

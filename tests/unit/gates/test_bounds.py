@@ -79,6 +79,12 @@ LISTED = NAMES.replace(" ", ",")
         f'x=\'1 #{"a" * MAX_VALUE}\nimport os; os.system("sudo ls")\'; python3 -c "$x"',
         f"printf -v x '%s' ': {'a' * MAX_VALUE}; sudo ls'; eval \"$x\"",
         f"read x <<< ': {'a' * MAX_VALUE}; sudo ls'; eval \"$x\"",
+        f"x='# {'a' * MAX_VALUE}\n* * * * * sudo ls'; echo \"$x\" | crontab -",
+        f"x='{'a' * MAX_VALUE}\n!sudo ls'; echo \"$x\" | ed f",
+        f"x='{'a' * MAX_VALUE}\n:!sudo ls'; echo \"$x\" | vi -s -",
+        f"x='s/a/{'a' * MAX_VALUE}/;1e sudo ls'; sed \"$x\" f",
+        f"x='a:\n\t#{'a' * MAX_VALUE}\n\tsudo ls'; echo \"$x\" | make -f -",
+        f'x=\'#{"a" * MAX_VALUE}\nsystem("sudo ls")\'; perl -e "$x"',
         f"python3 -c 'import os; os.system(\"{':; ' * 1100}sudo ls\")'",
         "python3 -c '" + "x = 1\n" * 2500 + "while True: os.fork()'",
         f"perl -{'w' * 20}e 'system(\"sudo ls\")'",
@@ -359,7 +365,7 @@ LIMITS = {
     "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
     "shell.words.MAX_FIELDS": REFUSED,
     "shell.words.MAX_RANGE": OTHERWISE,  # all numbers of a range are alike
-    "shell.words._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
+    "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.words._LONGEST_WORD": REFUSED,
     "shell.wrappers.MAX_WRAPPERS": REFUSED,
     "shell.wrappers.MAX_GUESSED": REFUSED,
