@@ -201,9 +201,10 @@ def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
 
 
-def _commands(
-    candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
-) -> tuple[Command, ...]:
+_Finish = Callable[[Command], Command]
+
+
+def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) -> tuple[Command, ...]:
     """Return the candidates as commands, one for each combination of their variables' values.
 
     finish   adds the commands that a command starts

@@ -393,16 +393,24 @@ def _assignment(proof: _Proof, node: Node) -> None:
 
 
 def _redirection(proof: _Proof, node: Node) -> None:
+    alone = node.parent is None or all(each.type == "file_redirect" for each in node.parent.children)
     for child in node.children:
-        if child.type == "file_descriptor" and child.next_sibling and child.next_sibling.start_byte != child.end_byte:
-            raise _NotPlain("has a descriptor apart from its redirection")
-        if child.type == "file_descriptor" or not child.is_named:
-            text = proof.parsed.text(child)
-            if child.type != "file_descriptor" and text not in _OPERATORS:
-                raise _NotPlain(f"uses the redirection {text!r}")
-            if child.type == "file_descriptor" and not _DESCRIPTOR.fullmatch(text):
+        text = proof.parsed.text(child)
+        before = child.prev_sibling.type if child.prev_sibling else ""
+        if child.type == "file_descriptor":
+            if child.next_sibling and child.next_sibling.start_byte != child.end_byte:
+                raise _NotPlain("has a descriptor apart from its redirection")
+            if not _DESCRIPTOR.fullmatch(text):
                 raise _NotPlain("names a descriptor by a variable or a long number")
             _leaf(proof, child, proof.commands)
+        elif not child.is_named:
+            if text not in _OPERATORS:
+                raise _NotPlain(f"uses the redirection {text!r}")
+            _leaf(proof, child, proof.commands)
+        elif before in (">&", "<&") and text[0] == "-" != text:
+            raise _NotPlain("closes a descriptor in front of a word")
+        elif alone and before not in _OPERATORS and "=" in text:  # `>a >b x=1`
+            raise _NotPlain("sets a variable behind its redirections")
         else:
             _word(proof, child)
 
@@ -454,7 +462,8 @@ def _adjacent(node: Node) -> None:
 def _leaf(proof: _Proof, node: Node, command: int) -> None:
     if node.is_missing:
         raise _NotPlain("has a syntax error")
-    proof.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=node.is_named))
+    word = node.is_named or node.type in ("!", "{", "}")  # to bash, `!'ls'` and `{ls` are names of programs
+    proof.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=word))
 
 
 def _gaps(proof: _Proof) -> None:
@@ -466,7 +475,8 @@ def _gaps(proof: _Proof) -> None:
         same = leaf.command != 0 and leaf.command == before.command
         if leaf.start < before.end or gap.strip(b" \t" if same else b" \t\n"):
             raise _NotPlain("has bytes the parser skipped")
-        if before.word and leaf.word and not gap:
+        after_mark = source[before.start : before.end] == b"!"  # with extglob, `!(ls)` is a pattern
+        if before.word and (leaf.word or after_mark) and not gap:
             raise _NotPlain("has words that touch")
         before = leaf
     if source[before.end :].strip(b" \t\n"):

@@ -36,7 +36,8 @@ from acp_agent.gates.shell.words import (
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 GLOB = frozenset("*?[")
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
-_DECLARERS = frozenset(("declare", "typeset", "local"))
+_DECLARERS = frozenset(("declare", "typeset", "local", "export", "readonly"))
+_SAME_SHELL = frozenset(("command", "builtin"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 _FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset"}
@@ -206,8 +207,12 @@ class Guesses:
                 for word in args:
                     if word.isidentifier():
                         self.learn(word, values)
+            case _ if name in _SAME_SHELL and args:
+                self._set_variables(args[0], args[1:], stdin)
             case _ if name in _DECLARERS:
-                if any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
+                for variable, equals, value in (word.partition("=") for word in args):
+                    self.learn(variable.removesuffix("+"), [value] if equals else [])
+                if name != "export" and any(word[:1] == "-" != word[1:2] and "n" in word for word in args):
                     self.unread = "uses a name reference"
             case _:
                 pass
@@ -495,19 +500,33 @@ class Walk:
         descriptor = next((self.parsed.text(child) for child in node.children if child.type == "file_descriptor"), "")
         operator = next((child.type for child in node.children if not child.is_named), ">")
         targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+        words = [pieces(self.parsed, child) for child in targets]
         if operator.endswith("&-"):  # this closes a descriptor: it has no target, so all words belong to the command
-            operator, words, targets = operator[:-1], targets, []
+            operator, forms = operator[:-1], [("-",)]
+        elif operator in (">&", "<&") and _closes(words[:1]):  # to bash, so does `>& -ls`
+            words[0], forms = [words[0][0]._replace(text=words[0][0].text[1:]), *words[0][1:]], [("-",)]
         else:
-            words = targets[1:]
-        forms = self.guesses.forms(pieces(self.parsed, targets[0])) if targets else [("-",)]
+            target, *words = words or [[Piece("-")]]
+            forms = self.guesses.forms(target)
+            candidate.patterns.add(pattern(target))
         named = [" ".join(form) for form in forms]
-        candidate.redirections += (Redirection(operator, target, descriptor) for target in named)
-        candidate.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
-        candidate.words.extend(pieces(self.parsed, child) for child in words)
-        for child in (*targets[:1], *words):
+        candidate.redirections += (Redirection(operator, name, descriptor) for name in named)
+        for word in words:
+            self._more(candidate, word)
+        for child in targets:
             self._inside(child, depth + 1)
         if operator == "<":
             candidate.feed("\n".join(filter(None, map(self.guesses.written, named))))
+
+    def _more(self, candidate: Candidate, word: Word) -> None:
+        """Add a word behind a redirection, which may set a variable: `>a >b x=1`."""
+        name, equals, value = word[0].text.partition("=") if word else ("", "", "")
+        if candidate.words or not equals or not name.removesuffix("+").isidentifier():
+            candidate.words.append(word)
+            return
+        texts = [" ".join(form) for form in self.guesses.forms([word[0]._replace(text=value), *word[1:]])]
+        self.guesses.learn(name.removesuffix("+"), texts)
+        candidate.assignments += (f"{name}={text}" for text in texts)
 
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
@@ -586,6 +605,12 @@ class Walk:
             self.guesses.learn(own, [*texts, *parts])
             self.guesses.learn_slices(own, [*rests, *texts])
         return [f"{self.parsed.text(name)}={text}" for text in texts]
+
+
+def _closes(words: list[Word]) -> bool:
+    """Return whether the word behind `>&` begins with a dash and goes on."""
+    first = words[0][0] if words and words[0] else Piece("")
+    return not first.quoted and first.text[:1] == "-" and "".join(piece.text for piece in words[0]) != "-"
 
 
 def _has_background(node: Node) -> bool:

@@ -385,7 +385,7 @@ def printed_by(argv: tuple[str, ...]) -> list[str]:
 
 def filled(words: tuple[str, ...]) -> str:
     """Return what printf prints for a format and its words, if each is filled in by `%s`."""
-    filled = words[0] if words else ""
+    text = words[0] if words else ""
     for word in words[1:]:
-        filled = filled.replace("%s", word, 1)
-    return ansi_c(filled) if "\\" in filled else filled
+        text = text.replace("%s", word, 1)
+    return ansi_c(text) if "\\" in text else text

@@ -120,8 +120,9 @@ class Expander:
             return self._peel(command, wrapper, skip, depth)
         if name in tables().shells or (self.guess and _OWN_PROGRAM.fullmatch(command.argv[0])):
             return self._shell(command)
-        if self.guess and name in _STARTING and args:  # the parser takes a reserved word for a program
-            return replace(command, runs=(self.expand(Command(args, patterns=command.patterns), depth + 1),))
+        if name in _STARTING and args:  # the parser takes a reserved word for a program, as in `time ! ls`
+            inner = self.expand(Command(args, patterns=command.patterns), depth + 1)
+            return replace(command, runs=(inner,), unclear="" if self.guess else f"{name} is a word of the shell")
         return self._other(command, depth)
 
     def _peel(self, command: Command, wrapper: Wrapper, skip: int, depth: int) -> Command:
