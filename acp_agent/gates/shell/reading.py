@@ -24,15 +24,14 @@ from acp_agent.gates.shell.command import (
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
 from acp_agent.gates.shell.walk import (
-    GLOB,
     TOO_MANY_COMMANDS,
     TOO_MANY_WORDS,
     Candidate,
     Guesses,
     Walk,
-    pattern,
 )
 from acp_agent.gates.shell.words import (
+    GLOB,
     MAX_SPREAD,
     MAX_VALUES,
     PRINTERS,
@@ -42,6 +41,7 @@ from acp_agent.gates.shell.words import (
     expand_braces,
     most_words,
     parameters,
+    pattern,
     program_of,
     unknown,
     variants,

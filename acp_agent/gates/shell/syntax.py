@@ -103,6 +103,7 @@ _PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
 _MARK = re.compile(rb"\\.|`|\$\(\(?", re.DOTALL)
 _IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
 _PARENTHESIS = re.compile(rb"\\.|[()]", re.DOTALL)
+_ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 _ESCAPE_IN_BACKTICKS = re.compile(rb"\\([$`\\])")
 
 
@@ -205,6 +206,25 @@ def is_literal(parsed: Parsed, redirect: Node) -> bool:
     """Return whether a here-document has a quoted delimiter, so that bash replaces nothing in it."""
     start = next((each for each in redirect.children if each.type == "heredoc_start"), None)
     return start is not None and not set("'\"\\").isdisjoint(parsed.text(start))
+
+
+def has_background(node: Node) -> bool:
+    """Return whether a node has a command that runs in the background."""
+    todo = list(node.children)
+    while todo:
+        child = todo.pop()
+        if child.type == "&":
+            return True
+        todo.extend(child.children)
+    return False
+
+
+def heredoc_text(parsed: Parsed, redirect: Node, body: Node) -> str:
+    """Return the text of a here-document."""
+    # The parser takes lines for words if the first one begins with a backslash.
+    lines = parsed.source[redirect.start_byte : body.start_byte].partition(b"\n")[2]
+    text = parsed.text(body) or lines.decode(errors="replace")
+    return text if is_literal(parsed, redirect) else _ESCAPED.sub(r"\1", text)
 
 
 def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> Iterator[Unseen]:

@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_FOUND, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
 from acp_agent.gates.shell.options import tables
-from acp_agent.gates.shell.syntax import Parsed, Unseen, is_literal, unseen_substitutions
+from acp_agent.gates.shell.syntax import Parsed, Unseen, has_background, heredoc_text, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import (
     MAX_SHIFTS,
     MAX_SPREAD,
@@ -18,11 +18,14 @@ from acp_agent.gates.shell.words import (
     PRINTERS,
     Piece,
     Word,
+    closes,
     count_variants,
     filled,
     here_text,
+    kept,
     most_words,
     parameters,
+    pattern,
     pieces,
     printed_by,
     printed_into,
@@ -33,11 +36,12 @@ from acp_agent.gates.shell.words import (
     words_set,
 )
 
-_ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
-GLOB = frozenset("*?[")
+_SEPARATOR = re.compile(r"[\s;&|]+")
+_QUOTES = str.maketrans("", "", "'\"")
+_ELEMENT = re.compile(r"\[[^]]*\]\+?=")  # in an array: `([key]=value)`
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
-_DECLARERS = frozenset(("declare", "typeset", "local", "export", "readonly"))
-_SAME_SHELL = frozenset(("command", "builtin"))
+_REFERRERS = frozenset(("declare", "typeset", "local", "readonly"))
+_DECLARERS = _REFERRERS.union(("export", "env", "eval"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 _FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset"}
@@ -47,9 +51,6 @@ MAX_FED_TEXT = 256 * 1024
 
 MAX_PIPED = 4 * MAX_FED_TEXT
 """The most characters that all commands of a text read from pipes. A text whose commands read more counts as unread."""
-
-MAX_VALUE = 4096
-"""The most characters of a variable's value that are kept. CUT stands for the others. No path and no name is longer."""
 
 TOO_MANY_WORDS = f"has more than {MAX_SPREAD:,} words with the values of its variables"
 TOO_MUCH_TEXT = "pipes too much text"
@@ -103,7 +104,7 @@ class Guesses:
     def learn(self, name: str, values: list[str]) -> None:
         """Note that a variable was set to one of these values. Without values nothing changes."""
         if self.known and values:
-            values = list(dict.fromkeys((*map(_kept, values), *self.known.get(name, ()))))
+            values = list(dict.fromkeys((*map(kept, values), *self.known.get(name, ()))))
             if len(values) > MAX_VALUES:
                 self.unread = f"gives a variable more than {MAX_VALUES} values"
             self.known[name] = tuple(values[:MAX_VALUES])
@@ -111,7 +112,7 @@ class Guesses:
     def learn_slices(self, name: str, slices: list[str]) -> None:
         """Note what `${name[@]:1}` may be. Further slices count as cut, since hardly any text reads them."""
         if self.known:
-            values = list(dict.fromkeys((*map(_kept, slices), *self.known.get(f"{name}:", ()))))
+            values = list(dict.fromkeys((*map(kept, slices), *self.known.get(f"{name}:", ()))))
             self.known[f"{name}:"] = tuple(values if len(values) <= MAX_VALUES else [*values[: MAX_VALUES - 1], CUT])
 
     def define(self, name: str, body: str) -> None:
@@ -202,17 +203,16 @@ class Guesses:
             case "unset":
                 self.unset(*args)
             case _ if name in _READERS_OF_INPUT:
-                read = dict.fromkeys(map(_kept, (stdin.strip(), *stdin.split())))
+                read = dict.fromkeys(map(kept, (stdin.strip(), *stdin.split())))
                 values = [*read][: MAX_VALUES + 1]  # one too many marks the text as unread
                 for word in args:
                     if word.isidentifier():
                         self.learn(word, values)
-            case _ if name in _SAME_SHELL and args:
-                self._set_variables(args[0], args[1:], stdin)
             case _ if name in _DECLARERS:
-                for variable, equals, value in (word.partition("=") for word in args):
+                words = _SEPARATOR.split(" ".join(args).translate(_QUOTES)) if name == "eval" else args
+                for variable, equals, value in (word.partition("=") for word in words):
                     self.learn(variable.removesuffix("+"), [value] if equals else [])
-                if name != "export" and any(word[:1] == "-" != word[1:2] and "n" in word for word in args):
+                if name in _REFERRERS and any(word[:1] == "-" != word[1:2] and "n" in word for word in args):
                     self.unread = "uses a name reference"
             case _:
                 pass
@@ -266,17 +266,7 @@ def _called(argv: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words without those of a wrapper in front of a command whose text is followed: `env -i echo a`."""
     if program_of(argv) not in tables().wrappers:
         return argv
-    return argv[next((at for at, word in enumerate(argv) if program_of((word,)) in _FOLLOWED), 0) :]
-
-
-def _kept(value: str) -> str:
-    return value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + CUT
-
-
-def pattern(word: Word) -> str:
-    """Return the text of a word that bash may replace by file names; empty for any other word."""
-    unquoted = any(not piece.quoted and not GLOB.isdisjoint(piece.text) for piece in word)
-    return "".join(piece.text for piece in word) if unquoted else ""
+    return argv[next((at for at, word in enumerate(argv) if at and program_of((word,)) in _FOLLOWED), 0) :]
 
 
 _OPERATORS = {"&&": "&&", "||": "||", ";": ";", "|": "|", "|&": "|", "&": "&", "\n": ";"}
@@ -447,6 +437,8 @@ class Walk:
         elif depth > MAX_TREE_DEPTH:
             self.unread = TOO_DEEP
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+            if node.type == "expansion" and any(each.type in (":=", "=") for each in node.children):
+                self.guesses.learn((found := pieces(self.parsed, node)[0]).variable, [found.text])
             for child in node.children:
                 self._inside(child, depth + 1)
         self._operator = operator
@@ -503,7 +495,7 @@ class Walk:
         words = [pieces(self.parsed, child) for child in targets]
         if operator.endswith("&-"):  # this closes a descriptor: it has no target, so all words belong to the command
             operator, forms = operator[:-1], [("-",)]
-        elif operator in (">&", "<&") and _closes(words[:1]):  # to bash, so does `>& -ls`
+        elif operator in (">&", "<&") and closes(words[:1]):  # to bash, so does `>& -ls`
             words[0], forms = [words[0][0]._replace(text=words[0][0].text[1:]), *words[0][1:]], [("-",)]
         else:
             target, *words = words or [[Piece("-")]]
@@ -515,8 +507,10 @@ class Walk:
             self._more(candidate, word)
         for child in targets:
             self._inside(child, depth + 1)
-        if operator == "<":
-            candidate.feed("\n".join(filter(None, map(self.guesses.written, named))))
+        read = "\n".join(filter(None, map(self.guesses.written, named))) if operator == "<" else ""
+        if read:
+            candidate.feed(read)
+            self.guesses.feed(read)
 
     def _more(self, candidate: Candidate, word: Word) -> None:
         """Add a word behind a redirection, which may set a variable: `>a >b x=1`."""
@@ -531,14 +525,12 @@ class Walk:
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
-            # The parser takes lines for words if the first one begins with a backslash.
-            lines = self.parsed.source[node.start_byte : body.start_byte].partition(b"\n")[2]
-            text = self.parsed.text(body) or lines.decode(errors="replace")
-            literal = is_literal(self.parsed, node)
-            texts = [] if literal else [" ".join(form) for form in self.guesses.forms(here_text(self.parsed, body))]
-            texts = [each for each in texts if each and each != text]
-            together = "\n".join((text if literal else _ESCAPED.sub(r"\1", text), *texts))
-            candidate.feed(together if len(together) <= max(MAX_FED_TEXT, len(text)) else text + CUT)
+            text = heredoc_text(self.parsed, node, body)
+            if not is_literal(self.parsed, node):
+                forms = self.guesses.forms(here_text(self.parsed, body))
+                together = "\n".join(dict.fromkeys((text, *map(" ".join, forms))))
+                text = together if len(together) <= max(MAX_FED_TEXT, len(text)) else text + CUT
+            candidate.feed(text)
             self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:
@@ -570,7 +562,7 @@ class Walk:
             candidate for candidate in self.candidates[before:] if self.guesses.newest(*candidate.words)[:1] == (name,)
         ]
         doubled = len(calls) > 1 and any(candidate.joined == "|" for candidate in calls)
-        if doubled or (calls and _has_background(node)):
+        if doubled or (calls and has_background(node)):
             self.hazards.append("fork bomb")
 
     def _loop(self, node: Node) -> None:
@@ -600,24 +592,8 @@ class Walk:
         texts = [" ".join(form) for form in forms]
         if own:
             of_array = value is not None and value.type == "array"
-            parts = [part for form in forms for part in form] if of_array else []
+            parts = [_ELEMENT.sub("", part, count=1) for form in forms for part in form] if of_array else []
             rests = [rest for form in forms for rest in slices(form)] if of_array else []
             self.guesses.learn(own, [*texts, *parts])
             self.guesses.learn_slices(own, [*rests, *texts])
         return [f"{self.parsed.text(name)}={text}" for text in texts]
-
-
-def _closes(words: list[Word]) -> bool:
-    """Return whether the word behind `>&` begins with a dash and goes on."""
-    first = words[0][0] if words and words[0] else Piece("")
-    return not first.quoted and first.text[:1] == "-" and "".join(piece.text for piece in words[0]) != "-"
-
-
-def _has_background(node: Node) -> bool:
-    todo = list(node.children)
-    while todo:
-        child = todo.pop()
-        if child.type == "&":
-            return True
-        todo.extend(child.children)
-    return False

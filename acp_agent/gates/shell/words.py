@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice, product
+from itertools import dropwhile, islice, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,9 @@ MAX_FIELDS = 256
 MAX_BRACES = 1024
 """The most words that one word with braces may expand to. CUT stands for further ones, unless they count numbers."""
 
+MAX_VALUE = 4096
+"""The most characters of a variable's value that are kept. CUT stands for the others. No path and no name is longer."""
+
 MAX_VALUES = 256
 """The most values of one variable that are followed. A text that gives a variable more values counts as unread."""
 
@@ -40,6 +43,7 @@ MAX_CHOICES = 64
 MAX_RANGE = 32
 """The most numbers of `{1..9}` that are written out. Others are no other words to any program."""
 
+GLOB = frozenset("*?[")
 PRINTERS = frozenset(("echo", "printf", "print"))
 OUTPUT = "$()"
 """It stands for what a substitution prints, and for the file with the output of a process substitution."""
@@ -327,6 +331,7 @@ def emptied(words: list[Word], known: Mapping[str, tuple[str, ...]]) -> list[Wor
     return [first, *(word for word in words[1:] if not vanishes(word))]
 
 
+_ECHO_OPTION = lazy_regex(r"-[neE]+")
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 
 
@@ -378,8 +383,10 @@ def printed_by(argv: tuple[str, ...]) -> list[str]:
     name = program_of(argv)
     if name not in PRINTERS:
         return []
-    text = " ".join(word for word in argv[1:] if not word.startswith("-"))
-    more = "\n".join((*argv[2:], filled(argv[1:]))) if name == "printf" and argv[2:] else ""
+    words = argv[2:] if name == "printf" and argv[1:2] == ("--",) else argv[1:]
+    shown = dropwhile(_ECHO_OPTION.fullmatch, words) if name == "echo" else words
+    text = " ".join(word for word in shown if name != "print" or not word.startswith("-"))
+    more = "\n".join((*words[1:], filled(words))) if name == "printf" and words[1:] else ""
     return [ansi_c(text) if "\\" in text else text, more]
 
 
@@ -389,3 +396,20 @@ def filled(words: tuple[str, ...]) -> str:
     for word in words[1:]:
         text = text.replace("%s", word, 1)
     return ansi_c(text) if "\\" in text else text
+
+
+def pattern(word: Word) -> str:
+    """Return the text of a word that bash may replace by file names; empty for any other word."""
+    unquoted = any(not piece.quoted and not GLOB.isdisjoint(piece.text) for piece in word)
+    return "".join(piece.text for piece in word) if unquoted else ""
+
+
+def kept(value: str) -> str:
+    """Return the part of a variable's value that is kept."""
+    return value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + CUT
+
+
+def closes(words: list[Word]) -> bool:
+    """Return whether the word behind `>&` begins with a dash and goes on."""
+    first = words[0][0] if words and words[0] else Piece("")
+    return not first.quoted and first.text[:1] == "-" and "".join(piece.text for piece in words[0]) != "-"

@@ -86,15 +86,13 @@ class Expander:
     def expand(self, command: Command, depth: int = 0) -> Command:
         """Return the command with everything that it starts. A function of the same name may run as well."""
         expanded = self._program(command, depth)
-        if self.guess and command.assignments:  # a shell runs the file that `BASH_ENV` names
-            files = (word.partition("=") for word in command.assignments)
-            written = [self._written(value) for name, _, value in files if name in ("BASH_ENV", "ENV")]
-            expanded = self._texts(expanded, written) if any(written) else expanded
-        if self.guess and expanded.argv:  # variables may name a command: `GIT_EXTERNAL_DIFF='…' git diff`
-            words = expanded.argv[1:] if expanded.argv[0] == "export" else expanded.assignments
-            pairs = (word.partition("=") for word in words)
-            values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value]
-            expanded = self._texts(expanded, values) if values else expanded
+        if self.guess and (expanded.assignments or command.argv[:1] == ("export",)):
+            # Variables may name a command, as in `GIT_EXTERNAL_DIFF='…' git diff`, or a file that a shell runs.
+            words = command.argv[1:] if command.argv[:1] == ("export",) else expanded.assignments
+            pairs = [word.partition("=") for word in words]
+            values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and expanded.argv]
+            values += [self._written(value) for name, _, value in pairs if name in ("BASH_ENV", "ENV")]
+            expanded = self._texts(expanded, values) if any(values) else expanded
         if self.call is not None and command.argv and command.argv[0] in self.functions:
             return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
         return expanded
@@ -164,7 +162,8 @@ class Expander:
         or be shell text.
         """
         at = next((at for at, word in enumerate(argv) if word.startswith(":::")), len(argv))
-        given = "\n".join(filter(None, (command.stdin, *argv[at + 1 :])))
+        files = option_texts(frozenset(("-a", "--arg-file")), command.argv[1:])
+        given = "\n".join(filter(None, (command.stdin, *map(self._written, files), *argv[at + 1 :])))
         words, argv = tuple(given.split()), argv[:at]
         if not words:
             return command
@@ -282,6 +281,8 @@ def _own_texts(command: Command) -> list[str]:
     if name in _CALLBACKS:  # `mapfile -C CODE`, `bind -x '"key": CODE'`
         keys = (text.partition(":")[2] for text in option_texts(frozenset(("-x",)), args))
         return [*keys, *option_texts(frozenset(("-C",)), args)]
+    if name == "hash":
+        return option_texts(frozenset(("-p",)), args)
     if name in _ESCAPERS:
         return _matches(_ESCAPED, (*args, stdin))
     if name in ("make", "gmake"):

@@ -17,8 +17,7 @@ from acp_agent.gates.rules.permission_rules import allowance
 from acp_agent.gates.shell.command import CUT, MAX_BYTES, Command, Opaque, ShellText, analyse, survey
 from acp_agent.gates.shell.programs import runs_its_input
 from acp_agent.gates.shell.syntax import Parses
-from acp_agent.gates.shell.walk import MAX_VALUE
-from acp_agent.gates.shell.words import MAX_BRACES, MAX_VALUES, ansi_c, expand_braces
+from acp_agent.gates.shell.words import MAX_BRACES, MAX_VALUE, MAX_VALUES, ansi_c, expand_braces
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
@@ -360,7 +359,7 @@ LIMITS = {
     "shell.walk.MAX_FED_TEXT": REFUSED,
     "shell.walk.MAX_PIPED": REFUSED,
     "shell.words.MAX_SPREAD": REFUSED,
-    "shell.walk.MAX_VALUE": REFUSED,
+    "shell.words.MAX_VALUE": REFUSED,
     "shell.words.MAX_BRACES": REFUSED,
     "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
     "shell.words.MAX_FIELDS": REFUSED,
