@@ -495,16 +495,20 @@ def _packer(command: Command) -> Reading | None:
         listed = (".",) if any(word.startswith("-") and set(word) & set("R@") for word in args) else ()
         return Reading((*options.operands(), *listed), Look(follows=True)) if packs else None
     if name in ("cpio", "pax"):
-        packs = any(word.startswith(("--create", "--pass")) or _bundles(word) for word in args)
+        packs = any(word.startswith(("--create", "--pass")) or _bundles(word, "opw") for word in args)
         words = tuple(word for word in args if not word.startswith("-"))
         return Reading((*words, "."), Look(follows=True)) if packs else None
-    first = next(iter(args), "")
-    packs = (name in _SEVEN_ZIPS and first in ("a", "u")) or (name == "jar" and bool(set(first[:3]) & set("cu")))
+    first, *others = args or [""]
+    if name in _SEVEN_ZIPS:
+        packs = first in ("a", "u")
+    else:  # the first word of jar is a bundle even without a dash
+        bundles = (first if first.startswith("-") else f"-{first}", *others)
+        packs = any(word.startswith(("--c", "--u")) or _bundles(word, "cu") for word in bundles)
     return Reading(tuple(args[1:]), Look(follows=True)) if packs else None
 
 
-def _bundles(word: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and not set(word).isdisjoint("opw")
+def _bundles(word: str, letters: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and not set(word).isdisjoint(letters)
 
 
 def _loses_its_folder(found: FoundSecret) -> bool:

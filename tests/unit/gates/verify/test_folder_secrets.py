@@ -130,12 +130,19 @@ Ask    zip x -@
 Ask    zip -R x '*'
 Ask    7z a x.7z conf
 Ask    jar cf x.jar conf
+Ask    jar -vfc x.jar conf
+Ask    jar -f x.jar -u conf
+Ask    jar --file x.jar --create conf
+Ask    jar --update --file=x.jar conf
 Allow  tar cf x.tar src
 Allow  tar xf x.tar -C sub
 Allow  tar tf x.tar
 Allow  7z l x.7z
 Allow  jar tf x.jar
 Allow  jar xf x.jar conf
+Allow  jar --extract --file cu.jar conf
+Allow  jar -x -f x.jar -C src .
+Allow  7z x -scsUTF-8 x.7z conf
 Ask    git diff --no-index sub other
 """
 
