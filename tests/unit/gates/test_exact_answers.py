@@ -520,11 +520,12 @@ def test_a_tool_that_runs_commands_is_offered_only_where_commands_may_run():
 
 def test_a_tool_that_acts_as_a_denied_one_is_denied_by_the_rule_of_that_one(tmp_path: Path):
     chain = Chain(str(tmp_path), str(tmp_path / "grants.toml"), rules("*.key", action=Action.DENY), tool="edit")
-    spec = replace(SPECS["write"], acts_as=("edit",))
-    invocation = replace(call("write", PathSubject("a.key", Access.WRITE)), spec=spec)
-    settled = chain.permission.settle(CallFacts(invocation)).verdict
-    assert isinstance(settled, Deny)
-    assert "edit" in settled.rule
+    file = PathSubject("a.key", Access.WRITE)
+    for acts_as, subjects in ((("edit",), [file]), (("bash", "edit"), [CommandSubject("ls"), file])):
+        invocation = replace(call("write", *subjects), spec=replace(SPECS["write"], acts_as=acts_as))
+        settled = chain.permission.settle(CallFacts(invocation)).verdict
+        assert isinstance(settled, Deny), acts_as
+        assert "edit" in settled.rule
 
 
 def test_a_sealed_file_comes_with_advice():
