@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 from acp_agent.core.data import frozen
-from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import Frame, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered, Restored
 from acp_agent.output.redaction.redactor import Redacted, Redactor
@@ -172,7 +172,7 @@ class Pipeline:
         long = len(text) > self._sizes.threshold
         shown = strings.clipped(text if result.display is None else strings.redacted(result.display))
         if result.envelope is not None:
-            envelope = cast("JsonObject", strings.json(result.envelope))
+            envelope = cast("JsonObject", self._redactor.json(result.envelope, clean=strings.shown))
             if strings.cut or long:
                 envelope["truncated"] = True
         if result.frame is not None:
@@ -248,17 +248,9 @@ class _Strings:
         self.cut = True
         return clip(text, self._limit)
 
-    def json(self, value: Json) -> Json:
-        """Return the value with every string redacted and clipped."""
-        match value:
-            case str():
-                return self.clipped(self.redacted(value))
-            case list():
-                return [self.json(item) for item in value]
-            case dict():
-                return dict(zip(value, map(self.json, value.values()), strict=True))
-            case _:
-                return value
+    def shown(self, text: str) -> str:
+        """Return the text, redacted and clipped."""
+        return self.clipped(self.redacted(text))
 
 
 def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from acp_agent.core.secrets import placeholder
+from acp_agent.core.secrets import Redact, placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
 from acp_agent.output.redaction.rules import KnownSecrets, built_in
@@ -298,33 +298,35 @@ class Redactor:
         """Return a redactor for a text that arrives in pieces."""
         return RedactionStream(self)
 
-    def json(self, value: Json, key: str = "", depth: int = 0) -> Json:
+    def json(self, value: Json, key: str = "", depth: int = 0, clean: Redact | None = None) -> Json:
         """Return the value with every string and key redacted.
 
         A string is also judged by its key. In an object, the member `name` or `key` is the key of the member `value`.
 
         key     the key of the value
         depth   how many lists and objects contain it
+        clean   redacts one string; None for this redactor
         """
+        clean = clean or self
         if isinstance(value, str):
             if not self.enabled:
-                return self(value)
+                return clean(value)
             if key.lower() in _HEADERS:
                 prefix = f"{key}: "
-                return self(prefix + value).removeprefix(prefix)
+                return clean(prefix + value).removeprefix(prefix)
             name = key.encode("utf-8", "replace")
             if built_in().is_key(name) and (meant := key_of(key)) is not None and is_secret(meant, value):
                 return placeholder(category_of(name))
-            return self(value)
+            return clean(value)
         if not isinstance(value, (list, dict)):
             return value
         if depth == _DEEPEST:
             return placeholder("too-deep")
         if isinstance(value, list):
-            return [self.json(item, key, depth + 1) for item in value]
+            return [self.json(item, key, depth + 1, clean) for item in value]
         named = value.get("name") or value.get("key") if "value" in value else None
         redacted: dict[str, Json] = {}
         for each, item in value.items():
             meant = named if each == "value" and isinstance(named, str) else each
-            redacted[self(each)] = self.json(item, meant, depth + 1)
+            redacted[clean(each)] = self.json(item, meant, depth + 1, clean)
         return redacted

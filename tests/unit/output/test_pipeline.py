@@ -231,6 +231,20 @@ def test_what_the_tool_itself_cut_stays_marked() -> None:
     assert applied(ToolResult("small", envelope={"truncated": True}), BASH).finish().envelope == {"truncated": True}
 
 
+def test_secrets_in_the_envelope_are_also_found_by_their_keys_and_as_keys() -> None:
+    password = "hunter2hunter2"
+    content = {
+        "db": {"password": password, "user": "me", "port": 5432},
+        "env": [{"name": "DB_PASSWORD", "value": password}],
+        "Cookie": f"session={SECRET}",
+        CANARY: True,
+    }
+    fitted = applied(ToolResult("done", envelope={"structuredContent": content}), FETCH).result
+    shown = json.dumps(fitted.envelope)
+    assert [secret for secret in (password, SECRET, CANARY) if secret in shown] == []
+    assert '"user": "me", "port": 5432' in shown
+
+
 def test_no_envelope_is_made_where_there_was_none() -> None:
     assert applied(ToolResult("x" * 60_000), READ).finish().envelope is None
 
