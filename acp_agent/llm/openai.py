@@ -207,8 +207,11 @@ def _starts_another(known: _Call, call_id: str, name: str) -> bool:
     """Return True if a piece for a known call really starts the next call. Some servers number every call 0."""
     if not (name and known.name):
         return False
-    other_id = bool(call_id and known.id and call_id != known.id)
-    return other_id or bool(known.arguments and read_arguments("".join(known.arguments)) is not None)
+    if call_id and known.id and call_id != known.id:
+        return True
+    # Whole arguments end with a bracket. Some servers repeat the name with every piece of a long call.
+    last = next(filter(None, (piece.rstrip() for piece in reversed(known.arguments))), "}")
+    return bool(known.arguments) and last[-1] == "}" and read_arguments("".join(known.arguments)) is not None
 
 
 def _text(content: Json) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import JsonObject, ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import ModelEndpoint, write
+from acp_agent.llm.endpoint import ModelEndpoint, read_arguments, write
 from acp_agent.llm.models import load_table
 from acp_agent.llm.openai import OpenAIProvider, OpenAIQuirk, OpenAIReply, quirk_in, request_body
 from acp_agent.net.client import HttpClient
@@ -415,6 +417,30 @@ def test_a_name_repeated_with_each_piece_is_one_name_and_pieces_of_a_name_are_jo
     assert uses(repeated) == [("ls", {"p": 1})]
     pieces = read(calls(function("list_", "", index=0, id="a")), calls(function("dir", "{}", index=0)))
     assert uses(pieces) == [("list_dir", {})]
+
+
+def test_a_long_call_is_not_parsed_again_with_each_piece_that_repeats_the_name() -> None:
+    parsed = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal parsed
+        parsed += event == "call" and frame.f_code is read_arguments.__code__
+
+    arguments = json.dumps({"content": "x" * 500})
+    pieces = [calls(function("write", piece, index=0, id="c")) for piece in arguments]
+    sys.setprofile(counted)
+    try:
+        done = read(*pieces)
+    finally:
+        sys.setprofile(None)
+    assert uses(done) == [("write", {"content": "x" * 500})]
+    assert parsed == 1, "at the end of the answer"
+
+
+def test_a_call_behind_blanks_is_another_one() -> None:
+    pieces = [("a", '{"a": 1}'), (None, " "), (None, "\n"), ("b", '{"a": 1}')]
+    done = read(*(calls(function(name, piece, index=0)) for name, piece in pieces))
+    assert uses(done) == [("a", {"a": 1}), ("b", {"a": 1})]
 
 
 def test_an_id_that_comes_late_is_taken() -> None:
