@@ -41,6 +41,9 @@ _MOST_OPEN: Final = 16
 """Opened pages that are remembered until their server says that it is done; older ones are forgotten."""
 _MESSAGE_LIMIT: Final = 4000
 """Characters of a text that the user is shown."""
+
+_MARGIN: Final = 1000
+"""Characters at the end of a cut text that are not shown, since they may hold the first half of a secret."""
 _LINE: Final = re.compile(r"[^\n]+")
 _SHOWN: Final = frozenset(("title", "description"))
 """Members of a form's schema that only the user reads."""
@@ -141,8 +144,11 @@ class EditorElicitor:
 
     def _words(self, text: str, longest: int) -> str:
         """Return text fit for the user: no secrets, no hidden characters, no images, at most `longest` characters."""
-        shown = defused(_LINE.sub(lambda line: visible(line[0]), self._redact(text[: 2 * longest])))
-        return shown if len(shown) <= longest and len(text) <= 2 * longest else f"{shown[:longest]}…"
+        clean, is_cut = self._redact(text[: 2 * longest]), len(text) > 2 * longest
+        if is_cut:
+            clean = clean[: max(0, len(clean) - _MARGIN)]
+        shown = defused(_LINE.sub(lambda line: visible(line[0]), clean))
+        return shown if len(shown) <= longest and not is_cut else f"{shown[:longest]}…"
 
     def _cleaned(self, schema: JsonObject) -> JsonObject:
         """Return a schema with its titles and descriptions made fit to read. Values stay: answers repeat them."""

@@ -101,6 +101,27 @@ async def test_a_form_of_a_server_names_it_and_hides_nothing():
     assert answer.content == {"pick": "hunter2"}
 
 
+@pytest.mark.parametrize("at", range(7993, 8007))
+async def test_a_long_text_is_never_cut_within_a_secret_that_the_user_is_then_shown(at: int):
+    key, secret = "k" * 5000, "hunter2-in-full"
+    text = f"{key}{' ' * (at - len(key))}{secret} and so on{'.' * 5000}"
+
+    def redact(text: str) -> str:
+        return text.replace(key, "[KEY]").replace(secret, "[REDACTED]")
+
+    async def ask(peer: Peer) -> None:
+        await EditorElicitor(peer, "session", BOTH, redact).fill_in(Form(text, NAME))
+
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, peer)
+        request = await other.receive()
+        other.send(id=request["id"], **accepts(name="Ada"))
+    message = lawful(request)["message"]
+    assert message.startswith("[KEY] ")
+    assert message.endswith("…")
+    assert "h" not in message
+
+
 async def test_no_words_of_a_question_have_an_editor_fetch_a_picture_and_values_stay_as_they_are():
     picture, harmless = "![x](https://evil.example/p)", r"![x]\(https://evil.example/p)"
     field: JsonObject = {
