@@ -62,6 +62,9 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
     """A network backend that opens one connection, to one checked target.
 
     Always close it: a cancelled TLS handshake leaves the connection open.
+
+    address   the one that it is connected to; None before
+    sent      whether any byte of a request may have been sent
     """
 
     def __init__(self, judged: ResolvedTarget, dial: Dial) -> None:
@@ -70,6 +73,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         self._stream: httpcore.AsyncNetworkStream | None = None
         self._head_left: int | None = HEAD_LIMIT  # bytes; None once the headers are complete
         self.address: str | None = None
+        self.sent = False
 
     async def connect_tcp(
         self,
@@ -122,6 +126,11 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         self._head_left -= len(data)
         return data
 
+    async def write(self, stream: httpcore.AsyncNetworkStream, data: bytes, timeout: float | None) -> None:
+        """Write to a stream of this connection."""
+        self.sent = True
+        await stream.write(data, timeout)
+
     async def aclose(self) -> None:
         """Close the connection, also during a cancellation."""
         if self._stream is not None:
@@ -140,7 +149,7 @@ class _HeadStream(httpcore.AsyncNetworkStream):
         return await self._backend.read(self._inner, max_bytes, timeout)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._inner.write(buffer, timeout)
+        await self._backend.write(self._inner, buffer, timeout)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -247,7 +256,7 @@ _VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
 
 class NotSentError(ToolError):
-    """A request that was not sent, because no connection was made."""
+    """A request of which nothing was sent, because no connection was made or TLS failed."""
 
 
 class McpResponse:
@@ -340,7 +349,7 @@ class McpHttpClient:
 
         Raises:
             RequestBlocked: The server may not be reached.
-            NotSentError: There was no connection to it.
+            NotSentError: There was no connection to it, so nothing was sent.
             ToolError: There was no usable answer for another reason.
 
         """
@@ -360,7 +369,7 @@ class McpHttpClient:
                     backend.head_received()
                     yield McpResponse(target.host, response)
         except ToolError as error:
-            if backend.address is None:
+            if not backend.sent:
                 raise NotSentError(*_parts(error)) from error
             raise
         finally:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.errors import Refused, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.net.connection import (
     REDIRECTS,
     McpHttpClient,
+    NotSentError,
     PinnedBackend,
     category_of,
     status_error,
@@ -150,6 +151,23 @@ def test_a_status_nobody_knows_has_no_phrase() -> None:
 def test_every_status_has_a_category_and_retrying_is_left_to_servers_and_limits() -> None:
     retried = {status for status in range(300, 1000) if status not in REDIRECTS and category_of(status).retryable}
     assert retried == {429, *range(500, 600)}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_request_counts_as_sent_from_its_first_byte_on_and_not_while_tls_is_set_up(begun: bool) -> None:
+    async def close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(close_at_once, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        scheme = "http" if begun else "https"
+        client = McpHttpClient(f"{scheme}://127.0.0.1:{port}/", {}, allow_private=True)
+        with pytest.raises(ToolError) as failed:
+            async with client.ask("POST", {}, b"{}"):
+                pass
+    assert isinstance(failed.value, NotSentError) is not begun
 
 
 @each_row("value", ["Bearer fäke", "fake-token\n", "a\r\nEvil: b", "\0", "\u2028", " fake", "fake\t", "\x7f"])
