@@ -60,6 +60,7 @@ WRITES = {
     "tar xf x.tar": HOOK,
     "tar -xzf x.tgz": HOOK,
     "tar -xf x.tar -C .": HOOK,
+    "tar -xfcat.tar": HOOK,
     'tar -xf x.tar -C "$PWD"': HOOK,
     "tar xCf . x.tar": HOOK,
     "tar --extract --file=x.tar": HOOK,

@@ -16,7 +16,7 @@ from acp_agent.core.sessions import Change, HistoryState, SessionRecord, Session
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.editor import Connection
 from acp_agent.session.pool import SessionLock
-from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace
+from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace, StoredOptions
 from acp_agent.session.turn_slot import Answer
 from tests.fakes.passing_time import all_tasks_blocked
 from tests.fakes.sessions import Choices, Editor, holding, process
@@ -48,6 +48,16 @@ async def test_a_session_whose_configuration_allows_less_than_it_had_chosen_keep
     session = Session(needs, Opening(record, SessionWorkspace("/work"), editor, saved), options, Choices("p:one"))
     session.resumed(saved.options)
     assert session.options.mode is Mode.ASK
+
+
+async def test_a_session_that_wakes_obeys_a_choice_of_what_was_stored_anyway() -> None:
+    """The configuration here begins in another mode than the one that was stored before somebody chose it."""
+    options = SessionOptions(Mode.CODE)
+    kept = StoredOptions(options, SessionOptions(Mode.ASK))
+    assert kept.merge(options, SessionOptions(Mode.ASK), Choices("p:one")) == ""
+    assert (options.mode, options.chosen) == (Mode.CODE, ())
+    kept.merge(options, SessionOptions(Mode.ASK, chosen=("mode",)), Choices("p:one"))
+    assert (options.mode, options.chosen) == (Mode.ASK, ("mode",))
 
 
 async def test_of_too_many_sessions_those_are_forgotten_that_were_used_least_recently(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from acp_agent.agent.hooks import AllTools, Hooks
 from acp_agent.config.load import Loaded
@@ -21,6 +22,7 @@ from acp_agent.core.services import Compaction
 from acp_agent.core.session_options import Chosen, SessionOptions
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog
+from acp_agent.llm.models import ModelRef
 from acp_agent.session.conversation import Conversation, SessionAgent
 from acp_agent.session.models import SessionModels
 from tests.fakes.scripted_http import Reply, ScriptedHttp
@@ -295,6 +297,20 @@ async def test_status_knows_the_window_before_the_first_prompt():
 async def test_without_a_model_nothing_is_said_of_its_window():
     async with session([], llm={"model": None, "fallback": []}) as s:
         assert not any("Context" in line for line in s.conversation().status())
+
+
+async def test_a_model_is_built_in_a_thread_only_while_that_may_read_files(monkeypatch: pytest.MonkeyPatch):
+    threads, run_sync = list[Any](), to_thread.run_sync
+
+    async def noting(call: Any, *args: Any, **options: Any) -> Any:
+        threads.append(call)
+        return await run_sync(call, *args, **options)
+
+    monkeypatch.setattr(to_thread, "run_sync", noting)
+    async with session([]) as s:
+        for _ in range(2):
+            await s.models._asked([ModelRef("p0", "m")])
+    assert len(threads) == 1
 
 
 async def test_a_model_that_knows_no_tools_is_told_of_none_also_when_it_stands_in():
