@@ -38,7 +38,7 @@ from acp_agent.gates.shell.words import (
 
 _SEPARATOR = re.compile(r"[\s;&|]+")
 _QUOTES = str.maketrans("", "", "'\"")
-_ELEMENT = re.compile(r"\[[^]]*\]\+?=")  # in an array: `([key]=value)`
+_ELEMENT = re.compile(r"\A\[[^]]*\]\+?=")  # in an array: `([key]=value)`
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
 _REFERRERS = frozenset(("declare", "typeset", "local", "readonly"))
 _DECLARERS = _REFERRERS.union(("export", "env", "eval"))

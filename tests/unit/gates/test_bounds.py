@@ -227,6 +227,8 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
         "tar " + "-C a " * 2_000 + "-cf x" + " b" * 5_000,
         "env " + "".join(f"-C {number} " for number in range(50)) + "git status",
         "rm " + "-v " * 8_000 + "x " * 8_000,
+        "a=(" + "[" * 60_000 + ")",
+        "fd " + "-x a \\; " * 2_000,
     ],
 )
 def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
