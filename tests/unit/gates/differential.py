@@ -1,4 +1,7 @@
-"""The same text read by us and run by a real bash whose PATH holds nothing but recorders."""
+"""The same text read by us and run by a real bash whose PATH holds nothing but recorders.
+
+What is not found on it is recorded as well: bash takes `!'x'` for the name of a program.
+"""
 
 import os
 import random
@@ -214,6 +217,7 @@ class Bash:
             assert found is not None, name
             (programs / name).symlink_to(found)
         (folder / "runner").write_text(
+            'command_not_found_handle() { printf "%s\\0" "$RECORD_N" "$(($# - 1))" "$@" >> "$RECORD_LOG"; }\n'
             'while IFS= read -r -d "" RECORD_N && IFS= read -r -d "" RECORD_TEXT; do export RECORD_N\n'
             '( cd "$(pwd)" && eval "$RECORD_TEXT"; wait ) </dev/null >/dev/null 2>&1\ndone\n'
         )
@@ -252,15 +256,17 @@ def _records(log: bytes, count: int) -> list[list[tuple[str, ...]]]:
     return ran
 
 
+def proven(text: str) -> Plain | None:
+    """The verdict on a text that is plain and of which it is clear what it starts."""
+    verdict = analyse(text)
+    if not isinstance(verdict, Plain):
+        return None
+    return None if any(each.unclear for command in verdict.commands for each in command.walk()) else verdict
+
+
 def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
     """How many texts were plain, how many programs they ran, and the texts that ran one which was not listed."""
-    plain: list[tuple[str, Plain]] = []
-    for text in texts:
-        verdict = analyse(text)
-        if not isinstance(verdict, Plain):
-            continue
-        if not any(each.unclear for command in verdict.commands for each in command.walk()):
-            plain.append((text, verdict))
+    plain = [(text, verdict) for text in texts if (verdict := proven(text)) is not None]
     ran = 0
     escaped: list[str] = []
     for start in range(0, len(plain), 200):

@@ -11,7 +11,7 @@ from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.shell.command import ShellText
 from tests.sizes import sized
-from tests.unit.gates.differential import Bash, escapes, strings
+from tests.unit.gates.differential import Bash, escapes, proven, strings
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -23,6 +23,17 @@ def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
     print(f"\n{count} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
     assert plain > count / 10
     assert ran > count / 10
+    assert escaped == []
+
+
+@pytest.mark.timeout(300)
+def test_bash_runs_nothing_that_a_plain_verdict_on_a_long_text_does_not_list(tmp_path):
+    lines = [text for text in strings(2026, sized(2000, 6000)) if proven(text)]
+    texts = ["\n".join(lines[at : at + 80]) for at in range(0, len(lines), 80)]
+    texts += [f"ls {'evil ' * 9_000}{each}; evil2 x {'>f ' * 900}" for each in ("", "'", "a\n")]
+    plain, ran, escaped = escapes(Bash.install(tmp_path), texts)
+    print(f"\n{len(texts)} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert plain > 1
     assert escaped == []
 
 
