@@ -41,7 +41,7 @@ _QUOTES = str.maketrans("", "", "'\"")
 _ELEMENT = re.compile(r"\A\[[^]]*\]\+?=")  # in an array: `([key]=value)`
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
 _REFERRERS = frozenset(("declare", "typeset", "local", "readonly"))
-_DECLARERS = _REFERRERS.union(("export", "env", "eval"))
+_DECLARERS = _REFERRERS.union(("export", "env", "eval", "time"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 _FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset"}

@@ -13,7 +13,7 @@ from acp_agent.gates.shell.options import Wrapper, option_texts, peel, shell_cal
 from acp_agent.gates.shell.words import parameters
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
-_FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
+_FD_RUNS = re.compile(r"(?:-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?(?:=|\Z))(.*)", re.DOTALL)
 _STDIN_FILE = re.compile(r"-|/dev/stdin|(?:/dev|/proc/(?:self|\$\$|\d+))/fd/\d+")
 _OWN_PROGRAM = re.compile(r"\$0|\$\{0\}|/proc/(?:self|\$\$|\d+)/exe")  # the shell that runs the text
 _ENV_BLANK = re.compile(r"\\[_tnrfv]")  # in `env -S`
@@ -367,9 +367,9 @@ def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
     index = 0
     while index < len(args):
         index += 1
-        if _FD_RUNS.fullmatch(args[index - 1]):
+        if option := _FD_RUNS.fullmatch(args[index - 1]):
             end = next((at for at in range(index, len(args)) if args[at] == ";"), len(args))
-            found.append(args[index:end])
+            found.append((*filter(None, option.groups()), *args[index:end]))
             index = end
     return found
 
