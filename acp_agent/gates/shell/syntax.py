@@ -397,6 +397,11 @@ def _program(proof: _Proof, node: Node) -> None:
         raise _NotPlain("names its program by a pattern")
     for child in node.children:
         _word(proof, child)
+    word = node.next_sibling if text == "time" else None
+    while word and ("=" in (given := proof.parsed.text(word)) or given in ("-p", "time")):
+        if not {"'", '"'}.isdisjoint(given.partition("=")[0]):  # to bash, `'A=1'` is the name of a program
+            raise _NotPlain("quotes the name of a variable behind time")
+        word = word.next_sibling
 
 
 def _assignment(proof: _Proof, node: Node) -> None:
