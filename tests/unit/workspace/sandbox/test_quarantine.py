@@ -181,6 +181,15 @@ def test_what_is_in_a_folder_that_could_not_be_listed_before_is_left_alone(root)
     assert (root / "a").stat().st_mode & 0o777 == 0o311
 
 
+def test_a_folder_that_a_command_makes_anew_and_closes_is_looked_into(root):
+    root.rmdir()
+    quarantine = in_thread(lambda: Quarantine((str(root),), protects))
+    root.mkdir()
+    run(root, "echo x > .envrc; chmod 000 .")
+    assert ".envrc" in look_as_user(quarantine)
+    assert [path.name for path in root.iterdir()] == [".envrc.quarantined"]
+
+
 def test_what_cannot_be_renamed_is_told(root):
     name = ".claude/" + "x" * 250
     said, renamed = kept_and_renamed(root, f"mkdir .claude && echo x > {name}")
