@@ -64,12 +64,21 @@ class Piece(NamedTuple):
     """A part of a word: literal text, or a variable, whose `text` stands for an unknown value.
 
     changed   whether an operator or an index may give it another value than the variable has (`${x#*}`, `${x[1]}`)
+    default   the pieces that stand for an unknown value (`${x:-$y z}`)
     """
 
     text: str
     quoted: bool = False
     variable: str = ""
     changed: bool = False
+    default: tuple[Piece, ...] = ()
+
+    def variables(self) -> Iterator[str]:
+        """Yield the variable, then those in its default."""
+        if self.variable:
+            yield self.variable
+        for piece in self.default:
+            yield from piece.variables()
 
 
 Word = list[Piece]
@@ -101,13 +110,14 @@ def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
         case "string":
             return [Piece("", quoted=True), *_string(parsed, node)]
         case "simple_expansion":
+            text = text.lstrip()  # in a string, blanks before it belong to its node
             return [Piece(text, quoted, text[1:])]
         case "expansion":
             return _expansion(parsed, node, quoted=quoted)
         case "command_substitution" | "process_substitution" | "arithmetic_expansion":
             return [Piece(OUTPUT, quoted=True)]
         case "concatenation" | "command_name" | "translated_string":
-            return [piece for child in node.children if child.type != "$" for piece in pieces(parsed, child)]
+            return _parts(parsed, [child for child in node.children if child.type != "$"], quoted=quoted)
         case _:
             return [Piece(_ESCAPE.sub(_unescaped, text) if "\\" in text else text, quoted)]
 
@@ -128,15 +138,28 @@ def here_text(parsed: Parsed, body: Node) -> list[Piece]:
 
 
 def _expanded(parsed: Parsed, node: Node, position: int, end: int) -> list[Piece]:
-    """Return the pieces of quoted text. Blanks before an expansion belong to no node, so gaps are kept."""
+    """Return the pieces of quoted text. Blanks before an expansion belong to no node, or to its own."""
     found: list[Piece] = []
     for child in node.children:
         if child.type in ('"', "string_content", "heredoc_content"):
             continue
-        found.append(_quoted(parsed.source[position : child.start_byte]))
+        expansion = parsed.source[child.start_byte : child.end_byte].lstrip()
+        found.append(_quoted(parsed.source[position : child.end_byte - len(expansion)]))
         found.extend(pieces(parsed, child, quoted=True))
         position = child.end_byte
     found.append(_quoted(parsed.source[position:end]))
+    return found
+
+
+def _parts(parsed: Parsed, nodes: list[Node], *, quoted: bool) -> list[Piece]:
+    """Return the pieces of the parts of a word. In the default of a variable there may be blanks between them."""
+    found: list[Piece] = []
+    position = nodes[0].start_byte if nodes else 0
+    for node in nodes:
+        if node.start_byte > position:
+            found.append(Piece(parsed.source[position : node.start_byte].decode(errors="replace"), quoted))
+        found.extend(pieces(parsed, node, quoted=quoted))
+        position = node.end_byte
     return found
 
 
@@ -155,11 +178,12 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
         sliced = any(child.type == ":" for child in node.children)
         return [Piece(f"${name}", variable=f"{name}:" if sliced else name, changed=True)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
-    default = f"${name}"
+    default, text = list[Piece](), f"${name}"
     if operator is not None:
-        rest = node.children[operator + 1 : -1]
-        default = "".join(piece.text for child in rest for piece in pieces(parsed, child))
-    return [Piece(default, quoted, name, changed=len(node.children) > 3)]  # more than `${`, the name and `}`
+        default = _parts(parsed, node.children[operator + 1 : -1], quoted=quoted)
+        text = "".join(piece.text for piece in default)
+    changed = len(node.children) > 3  # more than `${`, the name and `}`
+    return [Piece(text, quoted, name, changed, tuple(default))]
 
 
 _NAMES = ("variable_name", "special_variable_name")
@@ -202,7 +226,9 @@ def may_vanish(piece: Piece) -> bool:
 def _value(piece: Piece, values: Mapping[str, str]) -> str:
     if not piece.variable:
         return piece.text.translate(_HIDE) if piece.quoted else piece.text
-    value = values.get(piece.variable, piece.text)
+    value = values.get(piece.variable)
+    if value is None:
+        value = "".join(_value(each, values) for each in piece.default) or piece.text
     if piece.quoted and piece.variable != "@":  # "$@" is several words even in quotes
         return value.translate(_HIDE)
     value = value.replace(CUT_IN_QUOTES, CUT)
@@ -276,14 +302,17 @@ def _most_fields(word: list[Piece], known: Mapping[str, tuple[str, ...]]) -> int
     most = 1
     for piece in word:
         if piece.variable and not piece.quoted:
-            most += max((len(value.split()) for value in known.get(piece.variable, ())), default=0)
+            most += len(piece.text.split()) if piece.default else 0
+            most += sum(
+                max((len(value.split()) for value in known.get(each, ())), default=0) for each in piece.variables()
+            )
         elif "{" in piece.text and not piece.quoted:
             most *= min(MAX_BRACES, (piece.text.count(",") + MAX_RANGE) ** min(3, piece.text.count("{")))
     return min(most, MAX_BRACES)
 
 
 def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> list[str]:
-    return sorted({piece.variable for word in words for piece in word if piece.variable in known})
+    return sorted({name for word in words for piece in word for name in piece.variables() if name in known})
 
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
