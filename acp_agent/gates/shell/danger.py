@@ -8,6 +8,7 @@ from acp_agent.gates.shell.options import has_option, is_disk, is_socket, operan
 from acp_agent.regex import Regex, compiled
 from acp_agent.text import lazy_regex
 
+_PIPE = lazy_regex(r"(?<!\|)\|(?!\|)")
 _FIND_OPTION = lazy_regex(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")
 
@@ -141,6 +142,16 @@ _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "dd": _dd,
 }
 
+_POWER = frozenset(("systemctl", "loginctl", "init", "telinit", "kill"))
+
+
+def judges_words(name: str) -> bool:
+    """Return whether the words behind a program's name decide whether it is blocked."""
+    name, danger = name.casefold(), tables().danger
+    bare = name.removeprefix("g")
+    return name in _CHECKS or bare in _CHECKS or bare in _POWER or name in danger["disk_tools"] | danger["network"]
+
+
 _FORKS = r"fork\W*while\W*fork|(?:while|until|loop|for)\b[^\n]{0,24}[:{(\s]\s*(?:os\.)?fork\b|fork\b[^\n]*\bwhile\b"
 _WIPES = lazy_regex(
     r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree|unlink(?:\W{1,3}glob)?)\W{0,4}['\"]([^'\"]*)['\"]"
@@ -166,7 +177,7 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
     pipes   whether `|` starts a program, as in awk
     """
     data, texts, last = code.encode(errors="replace"), list[str](), 0
-    if not (_starts().search(data) or (pipes and "|" in code)):
+    if not (_starts().search(data) or (pipes and _PIPE.search(code))):
         return []
     for match in _literals().finditer(data):
         start, end = max(match.span(group) for group in range(1, 5))

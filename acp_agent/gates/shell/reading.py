@@ -21,6 +21,7 @@ from acp_agent.gates.shell.command import (
     Survey,
     is_cut,
 )
+from acp_agent.gates.shell.danger import judges_words
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
 from acp_agent.gates.shell.walk import (
@@ -33,12 +34,12 @@ from acp_agent.gates.shell.walk import (
 from acp_agent.gates.shell.words import (
     GLOB,
     MAX_SPREAD,
-    MAX_VALUES,
     PRINTERS,
     Word,
     count_variants,
     emptied,
     expand_braces,
+    few_variants,
     most_words,
     parameters,
     pattern,
@@ -212,9 +213,8 @@ def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) ->
     found: list[Command] = []
     words, size, known, split = 0, 0, guesses.known, _split(guesses.known)
     for candidate in candidates:
-        # Of what is only printed not every value counts.
-        limit = MAX_VALUES if _prints(candidate) else MAX_FOUND
         every = count_variants(candidate.words, known)
+        limit = MAX_FOUND if _each_counts(candidate.words, guesses) else few_variants(candidate.words, known)
         words += min(every, limit) * most_words(candidate.words, known)
         if size > MAX_FOUND or (every > limit and limit == MAX_FOUND) or words > MAX_SPREAD:
             guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else TOO_MANY_COMMANDS
@@ -257,8 +257,16 @@ def _forms(
     return forms
 
 
-def _prints(candidate: Candidate) -> bool:
-    return bool(candidate.words) and "".join(piece.variable or piece.text for piece in candidate.words[0]) in PRINTERS
+def _each_counts(words: list[Word], guesses: Guesses) -> bool:
+    """Return whether each combination of the values of a command's variables may decide if it is refused.
+
+    For most programs their name decides. Then it is enough if each value is put in at least once.
+    """
+    if not words or any(piece.variable for piece in words[0]):
+        return bool(words)
+    name, table = program_of(("".join(piece.text for piece in words[0]),)), tables()
+    decides = judges_words(name) or name in table.starters or name in table.text or bool(table.interpreter(name))
+    return name not in PRINTERS and (decides or name in guesses.functions or not GLOB.isdisjoint(name) or "{" in name)
 
 
 def _lacks_words(argv: tuple[str, ...]) -> bool:

@@ -38,7 +38,10 @@ MAX_SPREAD = 100_000
 """The most words of all commands of one text with the values of their variables. A text with more counts as unread."""
 
 MAX_CHOICES = 64
-"""The most combinations of the values of a command's variables for which all numbers are put in, not only some."""
+"""The most combinations of the values of a command's variables that are read where not each of them counts.
+
+Beyond it only some numbers are combined with other values.
+"""
 
 MAX_RANGE = 32
 """The most numbers of `{1..9}` that are written out. Others are no other words to any program."""
@@ -290,6 +293,11 @@ def count_variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]
     if every > MAX_CHOICES:
         every = prod(len(_some_numbers(each)) for each in values) + max(map(len, values))
     return every
+
+
+def few_variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:
+    """Return how many argument lists `variants` needs to put in each value at least once, and some more."""
+    return MAX_CHOICES + max((len(known[name]) for name in _known_names(words, known)), default=0)
 
 
 def most_words(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:

@@ -140,7 +140,7 @@ class Expander:
             texts = [" ".join(("env", *split, *peeled.argv))]
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
-        if self.guess and wrapper.appended:
+        if self.guess and wrapper.appended and (peeled.argv or wrapper.joined):  # alone, xargs runs echo
             command = self._fed(command, peeled.argv, depth)
         if texts:
             command = self._texts(command, texts)
@@ -217,13 +217,15 @@ class Expander:
         return self._texts(command, [written]) if written else command
 
     def _scripts(self, command: Command) -> list[str]:
-        """Return the texts that a program may read as its script: files that the line has written, `/dev/stdin`."""
-        files = [word for word in command.argv[1:] if word != "-"]
-        texts = (command.stdin if _STDIN_FILE.fullmatch(word) else self._written(word) for word in files)
-        return [*filter(None, texts)]
+        """Return the texts that a program may read as its script: the first file that the line wrote, `/dev/stdin`."""
+        if not (self.files or command.stdin):
+            return []
+        written = next((text for word in command.argv[1:] if (text := self._written(word))), "")
+        named = any(word[:1] == "/" and _STDIN_FILE.fullmatch(word) for word in command.argv[1:])
+        return [*filter(None, (written, command.stdin if named else ""))]
 
     def _written(self, name: str) -> str:
-        return self.files.get(posixpath.normpath(name), "")
+        return self.files.get(posixpath.normpath(name) if "/" in name else name, "")
 
     def _other(self, command: Command, depth: int) -> Command:
         texts, name, args = tables().text, command.name, command.argv[1:]
@@ -244,8 +246,9 @@ class Expander:
                 stdin = command.stdin if self.guess and args and _STDIN_FILE.fullmatch(args[0]) else ""
                 return self._texts(command, [text for text in (written, stdin) if text])
             case "sed" | "gsed" if self.guess:
-                inputs = [command.stdin] if "-" in args else []
-                scripts = [word for word in (*args, *self._scripts(command), *inputs) if "e" in word or is_cut(word)]
+                files = option_texts(frozenset(("-f", "--file")), args)
+                texts_of = [command.stdin if _STDIN_FILE.fullmatch(file) else self._written(file) for file in files]
+                scripts = [word for word in (*args, *texts_of) if "e" in word or is_cut(word)]
                 found = [match[1] for word in scripts for match in _SED_COMMAND.finditer(word)]
                 found += [match[2] for word in scripts for match in _SED_REPLACED.finditer(word)]
                 return self._texts(command, [*found, *([CUT] if any(map(is_cut, scripts)) else [])])
