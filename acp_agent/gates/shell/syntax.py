@@ -272,6 +272,7 @@ _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003{CUT}{CUT_IN_Q
 _WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\[;()!]")
 _BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTES = str.maketrans("", "", "'\"")
 _DESCRIPTOR = re.compile(r"[0-9]{1,9}")  # bash takes a number that is too large for a word
 _IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")
 _STATEMENTS = frozenset(("program", "list", "pipeline", "subshell", "compound_statement", "negated_command"))
@@ -397,11 +398,24 @@ def _program(proof: _Proof, node: Node) -> None:
         raise _NotPlain("names its program by a pattern")
     for child in node.children:
         _word(proof, child)
-    word = node.next_sibling if text == "time" else None
-    while word and ("=" in (given := proof.parsed.text(word)) or given in ("-p", "time")):
-        if not {"'", '"'}.isdisjoint(given.partition("=")[0]):  # to bash, `'A=1'` is the name of a program
-            raise _NotPlain("quotes the name of a variable behind time")
+    if text.translate(_QUOTES).rpartition("/")[2] == "time":
+        _after_time(proof, node)
+
+
+def _after_time(proof: _Proof, node: Node) -> None:
+    """Check that no word behind `time` looks like a variable but names a program.
+
+    Behind the reserved word, bash takes the quoted `'A=1'` for a program. The program `time` takes any `A=1` for one.
+    """
+    reserved = proof.parsed.text(node) == "time" and node.prev_sibling is None
+    word = node.next_sibling
+    while word and ("=" in (given := proof.parsed.text(word)) or given in ("-p", "--", "time")):
+        if "=" in given and not (reserved and set("'\"").isdisjoint(given.partition("=")[0])):
+            raise _NotPlain("has an odd variable behind time")
         word = word.next_sibling
+    behind = node.parent.next_sibling if node.parent and word is None else None
+    if behind and behind.type == "file_redirect" and "=" in proof.parsed.text(behind):  # `time >x 'A=1'`
+        raise _NotPlain("has an odd variable behind time")
 
 
 def _assignment(proof: _Proof, node: Node) -> None:

@@ -128,6 +128,8 @@ class Expander:
         if peeled.unclear:
             runs = self._guesses(command, depth)
             return replace(command, unclear=f"{command.name}: {peeled.unclear}", runs=runs)
+        if depth and command.name == "time" and peeled.assignments and not self.guess:
+            return replace(command, unclear="time may be a program, which takes a variable for a program")
         command = replace(
             command,
             assignments=(*command.assignments, *peeled.assignments),
