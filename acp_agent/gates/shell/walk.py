@@ -82,7 +82,7 @@ class Guesses:
     files       the texts that were written to files, by file name
     functions   the bodies of functions, by name
     arguments   the values of `$1`, `$2`, …
-    earlier     those that they had before, oldest first
+    earlier     the values that these had before, oldest first
     fed         the text printed so far, which may be piped into a shell
     unread      why not every value was followed; empty if every one was
     cut         whether more was printed than is kept
@@ -109,10 +109,10 @@ class Guesses:
                 self.unread = f"gives a variable more than {MAX_VALUES} values"
             self.known[name] = tuple(values[:MAX_VALUES])
 
-    def learn_slices(self, name: str, slices: list[str]) -> None:
+    def learn_slices(self, name: str, texts: list[str]) -> None:
         """Note what `${name[@]:1}` may be. Further slices count as cut, since hardly any text reads them."""
         if self.known:
-            values = list(dict.fromkeys((*map(kept, slices), *self.known.get(f"{name}:", ()))))
+            values = list(dict.fromkeys((*map(kept, texts), *self.known.get(f"{name}:", ()))))
             self.known[f"{name}:"] = tuple(values if len(values) <= MAX_VALUES else [*values[: MAX_VALUES - 1], CUT])
 
     def define(self, name: str, body: str) -> None:
@@ -558,22 +558,15 @@ class Walk:
         body = node.child_by_field_name("body")
         if body is not None:
             self.guesses.define(name, self.parsed.text(body))
-        calls = [
-            candidate for candidate in self.candidates[before:] if self.guesses.newest(*candidate.words)[:1] == (name,)
-        ]
+        calls = [each for each in self.candidates[before:] if self.guesses.newest(*each.words)[:1] == (name,)]
         doubled = len(calls) > 1 and any(candidate.joined == "|" for candidate in calls)
         if doubled or (calls and has_background(node)):
             self.hazards.append("fork bomb")
 
     def _loop(self, node: Node) -> None:
         name = next((self.parsed.text(child) for child in node.children if child.type == "variable_name"), "")
-        values = [
-            part
-            for child in node.children[2:]
-            if child.type in _WORDS
-            for form in self.guesses.forms(pieces(self.parsed, child))
-            for part in form
-        ]
+        words = [pieces(self.parsed, child) for child in node.children[2:] if child.type in _WORDS]
+        values = [part for word in words for form in self.guesses.forms(word) for part in form]
         if not any(child.type == "in" for child in node.children):
             values = [word for words in (self.guesses.arguments, *self.guesses.earlier) for word in words]
         if name:
@@ -583,17 +576,21 @@ class Walk:
         """Note a variable's value. Return the assignment as `NAME=value`, with each value that it may be."""
         name = node.children[0] if node.children else node
         value = node.children[-1] if len(node.children) > 2 else None
-        parts = value.children if value is not None and value.type == "array" else [value]
+        is_array = value is not None and value.type == "array"
+        parts = value.children if value is not None and is_array else [value]
         words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
         # An element of an array (`x[0]=`) may be the variable's own value.
         variable = name.children[0] if name.type == "subscript" and name.children else name
         own = self.parsed.text(variable) if variable.type == "variable_name" else ""
         forms = self.guesses.forms(*words, own=own)
+        if words and own in self.guesses.known and node.children[1].type == "+=":
+            before = Piece("", quoted=not is_array, variable=own)
+            added = [[before], *words] if is_array else [[before, *words[0]]]
+            forms = [*self.guesses.forms(*added, own=own), *forms]  # the value so far may be none
         texts = [" ".join(form) for form in forms]
         if own:
-            of_array = value is not None and value.type == "array"
-            parts = [_ELEMENT.sub("", part, count=1) for form in forms for part in form] if of_array else []
-            rests = [rest for form in forms for rest in slices(form)] if of_array else []
+            parts = [_ELEMENT.sub("", part, count=1) for form in forms for part in form] if is_array else []
+            rests = [rest for form in forms for rest in slices(form)] if is_array else []
             self.guesses.learn(own, [*texts, *parts])
             self.guesses.learn_slices(own, [*rests, *texts])
         return [f"{self.parsed.text(name)}={text}" for text in texts]

@@ -124,6 +124,32 @@ def test_what_only_looks_like_a_blocked_command_is_not_refused(text: str):
     assert judge(ShellText(text), DEFAULT) == Allow()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=sud; x+=o; $x ls",
+        "x=su; x+=d; x+=o; $x ls",
+        "if a; then x=b; fi; x+=sudo; $x ls",
+        "export x=su; export x+=do; $x ls",
+        "x='rm -rf '; x+=/; $x",
+        "x='echo a; '; x+='sudo ls'; eval \"$x\"",
+        'a=(rm -rf); a+=(/); "${a[@]}"',
+        "a=(rm); a+=(-rf); a+=(/); ${a[*]}",
+        'a=(x rm); a+=(-rf /); "${a[@]:1}"',
+        "su+=sudo; $su ls",
+    ],
+)
+def test_what_is_added_to_a_variable_stands_behind_its_value(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+def test_many_additions_to_a_variable_are_no_reason_to_refuse():
+    for add in ("x+=' a'", "x+=(a)"):
+        assert judge(ShellText(f"x=b; {f'{add}; ' * 100} wc $x"), DEFAULT) == Allow(), add
+        some = "; ".join(add.replace("a", f"a{number}") for number in range(100))
+        assert judge(ShellText(f"x=b; {some}; wc $x"), DEFAULT) == Allow(), add
+
+
 def test_each_file_that_a_variable_may_name_is_written():
     text = "for x in a /dev/sda b; do echo > $x; done"
     assert isinstance(judge(ShellText(text), DEFAULT), Deny)
