@@ -41,7 +41,6 @@ _MOST_OPEN: Final = 16
 """Opened pages that are remembered until their server says that it is done; older ones are forgotten."""
 _MESSAGE_LIMIT: Final = 4000
 """Characters of a text that the user is shown."""
-
 _MARGIN: Final = 1000
 """Characters at the end of a cut text that are not shown, since they may hold the first half of a secret."""
 _LINE: Final = re.compile(r"[^\n]+")

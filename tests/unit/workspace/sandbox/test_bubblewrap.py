@@ -118,7 +118,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         return call
 
-    monkeypatch.setattr(module, "bubblewrap", lambda: "bwrap")
     for name in ("claim", "release", "restore_limits"):
         monkeypatch.setattr(module, name, noting(name))
     monkeypatch.setattr(os, "waitpid", noting("waitpid", ChildProcessError()))
