@@ -17,7 +17,7 @@ from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups, patterns_for
 from acp_agent.gates.shell.command import MAX_FOUND, Command, ShellText, Survey, is_cut
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
-from acp_agent.gates.shell.options import has_option, operands, option_texts, tables
+from acp_agent.gates.shell.options import has_option, operands, option_texts, shortest, tables
 from acp_agent.gates.shell.programs import program_table
 from acp_agent.gates.shell.words import OUTPUT
 
@@ -300,7 +300,8 @@ def _named(name: str, names: frozenset[str]) -> str:
     name = _STARS.sub("*", name)
     if len(name) > MAX_PATTERN:
         return "a long pattern that names a program"
-    return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
+    least = shortest(name)
+    return next((each for each in sorted(names) if len(each) >= least and fnmatchcase(each, name)), "")
 
 
 @cache

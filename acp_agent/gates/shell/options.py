@@ -111,6 +111,7 @@ def _wrappers(section: dict[str, Any]) -> Mapping[str, Wrapper]:
 _HOMES = ("home", "Users")
 _STARS = lazy_regex(r"\*{2,}")
 _WILD = lazy_regex(r"[*?\[]")
+_SET = lazy_regex(r"\[!?\]?[^]]*\]")
 _EVERYTHING = lazy_regex(r"[*?.\[\]!^{},]*")
 _HOME_ITSELF = lazy_regex(r"~[\w.-]*")
 _DISK = lazy_regex(
@@ -152,18 +153,26 @@ def system_root(path: str, folder: str = "") -> str:
         parts.pop()
     if len(parts) == 2 and parts[0] in _HOMES:
         return "~"
+    patterns = [(part, shortest(part)) for part in (_STARS.sub("*", each) for each in parts)]
     roots = sorted(tables().danger["system"])  # sorted, so that a pattern such as `/*` is compared with "/" first
-    return next((root for root in roots if _same(parts, root.split("/")[1:] if root != "/" else [])), "")
+    return next((root for root in roots if _same(patterns, root.split("/")[1:] if root != "/" else [])), "")
 
 
-def _same(parts: list[str], known: list[str]) -> bool:
-    if len(parts) != len(known):
+def _same(patterns: list[tuple[str, int]], known: list[str]) -> bool:
+    if len(patterns) != len(known):
         return False
-    return all(_means(_STARS.sub("*", part), name) for name, part in zip(known, parts, strict=True))
+    return all(_means(pattern, least, name) for name, (pattern, least) in zip(known, patterns, strict=True))
 
 
-def _means(part: str, name: str) -> bool:
-    return fnmatchcase(name, part) if len(part) <= MAX_PATTERN else _WILD.search(part) is not None
+def _means(pattern: str, least: int, name: str) -> bool:
+    if len(pattern) > MAX_PATTERN:
+        return _WILD.search(pattern) is not None
+    return least <= len(name) and fnmatchcase(name, pattern)
+
+
+def shortest(pattern: str) -> int:
+    """Return the fewest characters of a name that matches a pattern. To compile a pattern takes up to milliseconds."""
+    return len(_SET.sub("x", pattern).replace("*", ""))
 
 
 def _collapsed(path: str) -> str:

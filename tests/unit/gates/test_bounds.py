@@ -1,8 +1,11 @@
 """Texts made to be expensive or deep are asked about or refused, by counting and not by the clock."""
 
+import fnmatch
 import re
 import struct
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -242,6 +245,25 @@ def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
     assert runs_its_input(text) in (True, False)
     assert all(may_make_links(each.command, lambda _: False) in (True, False) for each in line.steps)
     assert len([*git_calls(line)]) < 2
+
+
+@pytest.mark.parametrize("call", ["$x$y'{}' ls", "rm -rf /$y$x'z{}'"])
+def test_a_long_pattern_that_means_no_known_name_is_not_compiled(call: str) -> None:
+    """To compile thousands of them took half a minute."""
+    values = " ".join(f"v{number}" for number in range(20))
+    line = f"for x in {values}; do for y in {values}; do {call.format('[abc]?*' * 130)}; done; done"
+    compiled = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal compiled
+        compiled += event == "call" and frame.f_code is fnmatch.translate.__code__
+
+    sys.setprofile(counted)
+    try:
+        judge(ShellText(line), BlocklistPolicy())
+    finally:
+        sys.setprofile(None)
+    assert compiled < 10
 
 
 @pytest.mark.parametrize("text", [f"echo {'a ' * 6000}/ | xargs rm -rf", f"echo {'a ' * 20}/ | {'xargs ' * 8}rm -rf"])
