@@ -24,13 +24,7 @@ from acp_agent.gates.shell.command import (
 from acp_agent.gates.shell.danger import judges_words
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
-from acp_agent.gates.shell.walk import (
-    TOO_MANY_COMMANDS,
-    TOO_MANY_WORDS,
-    Candidate,
-    Guesses,
-    Walk,
-)
+from acp_agent.gates.shell.walk import TOO_MANY_WORDS, Candidate, Guesses, Walk
 from acp_agent.gates.shell.words import (
     GLOB,
     MAX_SPREAD,
@@ -55,6 +49,8 @@ SURVEY_BYTES = 4 * MAX_BYTES
 
 MAX_READINGS = 500
 """The most texts inside a text (of shells, of called functions) that a survey reads. Others stay unread."""
+
+_TOO_MANY_COMMANDS = f"may run more than {MAX_FOUND} commands"
 
 _WELL_KNOWN = {
     "IFS": (" ",),
@@ -185,7 +181,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     found = _commands(walk.candidates, guesses, expander.expand)
     findings.found += len(found)
     if findings.found > MAX_FOUND:
-        findings.unread = TOO_MANY_COMMANDS
+        findings.unread = _TOO_MANY_COMMANDS
     findings.unread = findings.unread or guesses.unread
     findings.hazards += _hazards(found)
     if any("too many wrappers" in each.unclear for command in found for each in command.walk()):
@@ -217,7 +213,7 @@ def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) ->
         limit = MAX_FOUND if _each_counts(candidate.words, guesses) else few_variants(candidate.words, known)
         words += min(every, limit) * most_words(candidate.words, known)
         if size > MAX_FOUND or (every > limit and limit == MAX_FOUND) or words > MAX_SPREAD:
-            guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else TOO_MANY_COMMANDS
+            guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else _TOO_MANY_COMMANDS
             break
         forms = _forms(candidate.words, known, split, limit)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}

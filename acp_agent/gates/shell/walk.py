@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_FOUND, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
+from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
 from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.syntax import Parsed, Unseen, has_background, heredoc_text, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import (
@@ -54,7 +54,6 @@ MAX_PIPED = 4 * MAX_FED_TEXT
 
 TOO_MANY_WORDS = f"has more than {MAX_SPREAD:,} words with the values of its variables"
 TOO_MUCH_TEXT = "pipes too much text"
-TOO_MANY_COMMANDS = f"may run more than {MAX_FOUND} commands"
 
 
 @dataclass(slots=True)

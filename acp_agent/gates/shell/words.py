@@ -23,7 +23,7 @@ MAX_FIELDS = 256
 """The most words that one word without braces may expand to. CUT stands for further ones."""
 
 MAX_BRACES = 1024
-"""The most words that one word with braces may expand to. CUT stands for further ones, unless they count numbers."""
+"""The most words that one word with braces may expand to. CUT stands for further ones, but not for further numbers."""
 
 MAX_VALUE = 4096
 """The most characters of a variable's value that are kept. CUT stands for the others. No path and no name is longer."""
@@ -44,7 +44,7 @@ Beyond it only some numbers are combined with other values.
 """
 
 MAX_RANGE = 32
-"""The most numbers of `{1..9}` that are written out. Others are no other words to any program."""
+"""The most numbers of `{1..9}` that are written out. To a program, further ones are words like these."""
 
 GLOB = frozenset("*?[")
 PRINTERS = frozenset(("echo", "printf", "print"))
@@ -60,6 +60,8 @@ _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
+_ECHO_OPTION = lazy_regex(r"-[neE]+")
+_LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -340,7 +342,7 @@ _TELLING_NUMBERS = ("0", "1", "6")  # as in `kill -1` and `init 6`
 
 
 def _some_numbers(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values without all but one of the numbers that mean nothing to a program that is refused."""
+    """Return the values with one number for all those that no blocked command tells from each other."""
     plain = [value for value in values if value.isdecimal() and value not in _TELLING_NUMBERS][1:]
     return tuple(value for value in values if value not in plain) if plain else values
 
@@ -366,10 +368,6 @@ def emptied(words: list[Word], known: Mapping[str, tuple[str, ...]]) -> list[Wor
 
     first = [] if vanishes(words[0]) else [piece for piece in words[0] if not is_unknown(piece)]
     return [first, *(word for word in words[1:] if not vanishes(word))]
-
-
-_ECHO_OPTION = lazy_regex(r"-[neE]+")
-_LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 
 
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -447,6 +445,6 @@ def kept(value: str) -> str:
 
 
 def closes(words: list[Word]) -> bool:
-    """Return whether the word behind `>&` begins with a dash and goes on."""
+    """Return whether `>&` closes a descriptor, though the word behind it is more than a dash: `>& -ls`."""
     first = words[0][0] if words and words[0] else Piece("")
     return not first.quoted and first.text[:1] == "-" and "".join(piece.text for piece in words[0]) != "-"

@@ -231,7 +231,7 @@ class Expander:
 
     def _other(self, command: Command, depth: int) -> Command:
         texts, name, args = tables().text, command.name, command.argv[1:]
-        if self.guess and tables().interpreter(name):  # of which the blocklist judges the input
+        if self.guess and tables().interpreter(name):  # the blocklist judges its input
             codes = (Command((name,), stdin=script) for script in self._scripts(command))
             command = replace(command, runs=(*command.runs, *codes))
         match name:

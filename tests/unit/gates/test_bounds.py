@@ -375,20 +375,20 @@ LIMITS = {
     "shell.command.MAX_TREE_DEPTH": REFUSED,
     "shell.command._MAX_LITERAL": OTHERWISE,  # the parser reads a longer text
     "shell.options.MAX_PATTERN": REFUSED,
-    "shell.words.MAX_SHIFTS": REFUSED,
-    "shell.words.MAX_VALUES": REFUSED,
     "shell.reading.MAX_READINGS": REFUSED,
+    "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.syntax.MAX_PIPES": REFUSED,
     "shell.walk.MAX_COMMANDS": REFUSED,
     "shell.walk.MAX_FED_TEXT": REFUSED,
     "shell.walk.MAX_PIPED": REFUSED,
-    "shell.words.MAX_SPREAD": REFUSED,
-    "shell.words.MAX_VALUE": REFUSED,
     "shell.words.MAX_BRACES": REFUSED,
     "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
     "shell.words.MAX_FIELDS": REFUSED,
     "shell.words.MAX_RANGE": OTHERWISE,  # all numbers of a range are alike
-    "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
+    "shell.words.MAX_SHIFTS": REFUSED,
+    "shell.words.MAX_SPREAD": REFUSED,
+    "shell.words.MAX_VALUE": REFUSED,
+    "shell.words.MAX_VALUES": REFUSED,
     "shell.words._LONGEST_WORD": REFUSED,
     "shell.wrappers.MAX_WRAPPERS": REFUSED,
     "shell.wrappers.MAX_GUESSED": REFUSED,
