@@ -449,7 +449,8 @@ class Walk:
         else:
             backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
             self.constructs.add(Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION)
-        operator, self._operator, fed = self._operator, "", self.guesses.fed
+        reads = any(each.type == ">(" for each in node.children[:1])  # what the outer command prints
+        operator, self._operator, fed = self._operator, "|" if reads else "", self.guesses.fed
         self._scoped("(", node, depth)
         self._operator = operator
         if node.type == "process_substitution":  # its words stand for a file with what it prints
