@@ -18,6 +18,7 @@ from acp_agent.gates.shell.words import (
     PRINTERS,
     Piece,
     Word,
+    assigned,
     closes,
     count_variants,
     filled,
@@ -210,7 +211,7 @@ class Guesses:
             case _ if name in _DECLARERS:
                 words = _SEPARATOR.split(" ".join(args).translate(_QUOTES)) if name == "eval" else args
                 for variable, equals, value in (word.partition("=") for word in words):
-                    self.learn(variable.removesuffix("+"), [value] if equals else [])
+                    self.learn(variable.removesuffix("+"), assigned(variable, [value], self.known) if equals else [])
                 if name in _REFERRERS and any(word[:1] == "-" != word[1:2] and "n" in word for word in args):
                     self.unread = "uses a name reference"
             case _:
@@ -519,7 +520,7 @@ class Walk:
             candidate.words.append(word)
             return
         texts = [" ".join(form) for form in self.guesses.forms([word[0]._replace(text=value), *word[1:]])]
-        self.guesses.learn(name.removesuffix("+"), texts)
+        self.guesses.learn(name.removesuffix("+"), assigned(name, texts, self.guesses.known))
         candidate.assignments += (f"{name}={text}" for text in texts)
 
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:

@@ -397,6 +397,12 @@ def words_set(args: tuple[str, ...]) -> tuple[str, ...]:
     return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
 
 
+def assigned(name: str, values: list[str], known: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the values that a variable may have after `name=value`. For `name+=value`, the name ends with a plus."""
+    before = known.get(name[:-1], ())[:1] if name.endswith("+") else ()
+    return [*(earlier + value for earlier in before for value in values), *values]
+
+
 def printed_into(args: tuple[str, ...]) -> str:
     """Return the variable that `printf -v NAME` sets; empty for none."""
     for at, word in enumerate(args):

@@ -133,15 +133,18 @@ def test_what_only_looks_like_a_blocked_command_is_not_refused(text: str):
     "text",
     [
         "x=sud; x+=o; $x ls",
-        "x=su; x+=d; x+=o; $x ls",
+        "x=s; x+=ud; x+=o; $x ls",
         "if a; then x=b; fi; x+=sudo; $x ls",
-        "export x=su; export x+=do; $x ls",
+        "export x=sud; export x+=o; $x ls",
         "x='rm -rf '; x+=/; $x",
         "x='echo a; '; x+='sudo ls'; eval \"$x\"",
         'a=(rm -rf); a+=(/); "${a[@]}"',
         "a=(rm); a+=(-rf); a+=(/); ${a[*]}",
         'a=(x rm); a+=(-rf /); "${a[@]:1}"',
-        "su+=sudo; $su ls",
+        "x+=sudo; $x ls",
+        "x=sud; command export x+=o; $x ls",
+        "x=sud; eval 'x+=o'; $x ls",
+        "x=sud; >a >b x+=o; $x ls",
     ],
 )
 def test_what_is_added_to_a_variable_stands_behind_its_value(text: str):
