@@ -403,19 +403,28 @@ def _program(proof: _Proof, node: Node) -> None:
 
 
 def _after_time(proof: _Proof, node: Node) -> None:
-    """Check that no word behind `time` looks like a variable but names a program.
+    """Check that no word behind `time` looks like an option or a variable but names a program.
 
-    Behind the reserved word, bash takes the quoted `'A=1'` for a program. The program `time` takes any `A=1` for one.
+    Behind the reserved word, bash takes the quoted `'A=1'` and `'-p'`, and a second `-p`, for programs. The program
+    `time` takes any `A=1` for one.
     """
     reserved = proof.parsed.text(node) == "time" and node.prev_sibling is None
-    word = node.next_sibling
-    while word and ("=" in (given := proof.parsed.text(word)) or given in ("-p", "--", "time")):
-        if "=" in given and not (reserved and set("'\"").isdisjoint(given.partition("=")[0])):
-            raise _NotPlain("has an odd variable behind time")
-        word = word.next_sibling
+    word, last, odd = node.next_sibling, "", False
+    while word and not odd:
+        given = proof.parsed.text(word)
+        bare = given.translate(_QUOTES)
+        if "=" in given:
+            odd = not reserved or not set("'\"").isdisjoint(given.partition("=")[0])
+        elif bare in ("-p", "--", "time"):
+            odd = bare != given or (bare != "time" and last in (bare, "--"))
+        else:
+            break
+        word, last = word.next_sibling, bare
     behind = node.parent.next_sibling if node.parent and word is None else None
-    if behind and behind.type == "file_redirect" and "=" in proof.parsed.text(behind):  # `time >x 'A=1'`
-        raise _NotPlain("has an odd variable behind time")
+    if behind and behind.type == "file_redirect":
+        odd = odd or "=" in proof.parsed.text(behind)  # `time >x 'A=1'`
+    if odd:
+        raise _NotPlain("has an odd word behind time")
 
 
 def _assignment(proof: _Proof, node: Node) -> None:
