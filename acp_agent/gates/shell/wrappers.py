@@ -108,7 +108,7 @@ class Expander:
         written = self._written(command.argv[0])
         if written:
             return self._texts(command, [written])
-        wrapper, skip = wrapper_of(name, args)
+        wrapper, skip = wrapper_of(name, args) if self.guess or name != "coproc" else (None, 0)
         if wrapper is None and self.guess:
             wrapper, skip = _after_options(name, args)
         if wrapper is not None and wrapper.vague:
@@ -149,7 +149,7 @@ class Expander:
             return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
         if not peeled.argv:
             return command
-        if self.guess and command.name == "coproc" and peeled.argv[1:2] and peeled.argv[1] in _STARTING:
+        if command.name == "coproc" and peeled.argv[1:2] and peeled.argv[1] in _STARTING:
             peeled = peeled._replace(argv=peeled.argv[1:])  # `coproc NAME { …; }`
         before = command.argv[: len(command.argv) - len(peeled.argv) + 1]
         if not self.guess and not command.patterns.isdisjoint(before):

@@ -192,6 +192,8 @@ def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
         "env *x",
         "/usr/bin/time -v ls",
         "time ! ls",
+        "time coproc a=b >f if >f",
+        "nice coproc ls",
         "command time CI=/ls ls",
         "nice /usr/bin/time CI=/ls ls",
         "bash -c '\u00a0'",
