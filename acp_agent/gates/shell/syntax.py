@@ -457,6 +457,8 @@ def _redirection(proof: _Proof, node: Node) -> None:
             _leaf(proof, child, proof.commands)
         elif before in (">&", "<&") and text[0] == "-" != text:
             raise _NotPlain("closes a descriptor in front of a word")
+        elif before in (">&", "<&") and "\\\n" in text:
+            raise _NotPlain("has a quoted line end that bash removes")
         elif alone and before not in _OPERATORS and "=" in text:  # `>a >b x=1`
             raise _NotPlain("sets a variable behind its redirections")
         else:

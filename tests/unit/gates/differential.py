@@ -199,7 +199,10 @@ def strings(seed: int, count: int) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Bash:
-    """A bash in a folder of its own. `run` gives, for each text, the argument lists of the programs that ran."""
+    """A bash in a folder of its own, which runs each text in an empty folder.
+
+    `run` gives, for each text, the argument lists of the programs that ran. `made` then gives the files that one made.
+    """
 
     folder: Path
 
@@ -219,7 +222,7 @@ class Bash:
         (folder / "runner").write_text(
             'command_not_found_handle() { printf "%s\\0" "$RECORD_N" "$(($# - 1))" "$@" >> "$RECORD_LOG"; }\n'
             'while IFS= read -r -d "" RECORD_N && IFS= read -r -d "" RECORD_TEXT; do export RECORD_N\n'
-            '( cd "$(pwd)" && eval "$RECORD_TEXT"; wait ) </dev/null >/dev/null 2>&1\ndone\n'
+            '( cd "$RECORD_N" && eval "$RECORD_TEXT"; wait ) </dev/null >/dev/null 2>&1\ndone\n'
         )
         return cls(folder)
 
@@ -228,7 +231,8 @@ class Bash:
         log.write_bytes(b"")
         work = self.folder / "work"
         shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
+        for number in range(len(texts)):
+            (work / str(number)).mkdir(parents=True)
         environment = {"PATH": str(self.folder / "bin"), "RECORD_LOG": str(log), "HOME": str(work), "LC_ALL": "C.UTF-8"}
         given = b"".join(f"{number}\0".encode() + text.encode() + b"\0" for number, text in enumerate(texts))
         subprocess.run(
@@ -242,6 +246,9 @@ class Bash:
             stderr=subprocess.DEVNULL,
         )
         return _records(log.read_bytes(), len(texts))
+
+    def made(self, number: int) -> set[str]:
+        return set(os.listdir(self.folder / "work" / str(number)))
 
 
 def _records(log: bytes, count: int) -> list[list[tuple[str, ...]]]:
@@ -265,22 +272,35 @@ def proven(text: str) -> Plain | None:
 
 
 def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
-    """How many texts were plain, how many programs they ran, and the texts that ran one which was not listed."""
+    """How many texts were plain, how many programs they ran, and the texts that ran or wrote what was not listed."""
     plain = [(text, verdict) for text in texts if (verdict := proven(text)) is not None]
     ran = 0
     escaped: list[str] = []
     for start in range(0, len(plain), 200):
         batch = plain[start : start + 200]
-        for (text, verdict), records in zip(batch, bash.run([text for text, _ in batch]), strict=True):
+        for number, records in enumerate(bash.run([text for text, _ in batch])):
+            text, verdict = batch[number]
             listed = [each for command in verdict.commands for each in command.walk()]
             ran += len(records)
-            if not all(any(_same(record, command) for command in listed) for record in records):
+            known = all(any(_same(record, command) for command in listed) for record in records)
+            if not (known and all(any(_writes(command, name) for command in listed) for name in bash.made(number))):
                 escaped.append(text)
     return len(plain), ran, escaped
 
 
+def _writes(command: Command, name: str) -> bool:
+    """Whether a redirection of this command makes a file. Of a name that bash expands only the pattern is known."""
+    written = [each.target for each in command.redirections if each.writes and not each.harmless]
+    return any(name == target.removeprefix("./") or target in command.patterns or "~" in target for target in written)
+
+
 def _same(record: tuple[str, ...], command: Command) -> bool:
-    """Whether a recorded run is this command. Words that bash expands (globs, tildes) and words from xargs differ."""
+    """Whether a recorded run is this command. Words that bash expands (globs, tildes) and words from xargs differ.
+
+    A shell runs its script itself, and finds it on PATH: `bash make` records `make`.
+    """
+    if command.name in ("bash", "sh") and not command.runs:
+        return command.argv[-len(record) :] == record
     if record[0] != command.name:
         return False
     if command.appended or any(word in command.patterns or "~" in word for word in command.argv):

@@ -158,6 +158,10 @@ def test_many_additions_to_a_variable_are_no_reason_to_refuse():
         assert judge(ShellText(f"x=b; {some}; wc $x"), DEFAULT) == Allow(), add
 
 
+def test_a_quoted_line_end_that_bash_removes_hides_no_disk():
+    assert isinstance(judge(ShellText("echo a >&'/dev/s\\\nda'"), DEFAULT), Deny)
+
+
 def test_each_file_that_a_variable_may_name_is_written():
     text = "for x in a /dev/sda b; do echo > $x; done"
     assert isinstance(judge(ShellText(text), DEFAULT), Deny)

@@ -166,6 +166,7 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("time '-p' ls", "odd word behind time"),
         ("time '--' ls", "odd word behind time"),
         ("ls >& -x y", "closes a descriptor"),
+        ("ls >&'.gi\\\nt/x'", "a quoted line end that bash removes"),
         (">a >b x=1", "behind its redirections"),
         ("ls '\ufdd0'x", "control"),
     ],

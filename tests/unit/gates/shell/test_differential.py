@@ -1,4 +1,4 @@
-"""Against a real bash: what it runs was listed, and what must not run was refused.
+"""Against a real bash: what it runs and writes was listed, and what must not run was refused.
 
 Tens of thousands of other strings: tests/soak/test_command_fuzz.py.
 """
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 
 
 @pytest.mark.timeout(300)
-def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
+def test_bash_runs_and_writes_nothing_that_a_plain_verdict_does_not_list(tmp_path):
     count = sized(600, 1500)
     plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, count)))
     print(f"\n{count} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
@@ -27,7 +27,7 @@ def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
 
 
 @pytest.mark.timeout(300)
-def test_bash_runs_nothing_that_a_plain_verdict_on_a_long_text_does_not_list(tmp_path):
+def test_bash_runs_and_writes_nothing_that_a_plain_verdict_on_a_long_text_does_not_list(tmp_path):
     lines = [text for text in strings(2026, sized(2000, 6000)) if proven(text)]
     texts = ["\n".join(lines[at : at + 80]) for at in range(0, len(lines), 80)]
     texts += [f"ls {'evil ' * 9_000}{each}; evil2 x {'>f ' * 900}" for each in ("", "'", "a\n")]
