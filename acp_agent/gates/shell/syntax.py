@@ -274,6 +274,8 @@ _BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTES = str.maketrans("", "", "'\"")
 _DESCRIPTOR = re.compile(r"[0-9]{1,9}")  # bash takes a number that is too large for a word
+# Bash expands what stands behind `>&` a second time, also where it is quoted: `ls >&'$(evil)'` runs evil.
+_EXPANDED_TWICE = re.compile(r"[A-Za-z0-9_./%+:@,-]+|'[A-Za-z0-9_./%+:@, -]*'|\"[A-Za-z0-9_./%+:@, -]*\"")
 _IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")
 _STATEMENTS = frozenset(("program", "list", "pipeline", "subshell", "compound_statement", "negated_command"))
 _OPERATORS = frozenset(
@@ -457,8 +459,8 @@ def _redirection(proof: _Proof, node: Node) -> None:
             _leaf(proof, child, proof.commands)
         elif before in (">&", "<&") and text[0] == "-" != text:
             raise _NotPlain("closes a descriptor in front of a word")
-        elif before in (">&", "<&") and "\\\n" in text:
-            raise _NotPlain("has a quoted line end that bash removes")
+        elif before in (">&", "<&") and not _EXPANDED_TWICE.fullmatch(text):
+            raise _NotPlain("has a redirection whose target bash expands twice")
         elif alone and before not in _OPERATORS and "=" in text:  # `>a >b x=1`
             raise _NotPlain("sets a variable behind its redirections")
         else:

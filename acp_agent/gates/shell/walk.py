@@ -21,6 +21,7 @@ from acp_agent.gates.shell.words import (
     assigned,
     closes,
     count_variants,
+    expanded_twice,
     filled,
     here_text,
     kept,
@@ -502,6 +503,8 @@ class Walk:
             target, *words = words or [[Piece("-")]]
             forms = self.guesses.forms(target)
             candidate.patterns.add(pattern(target))
+            if operator in (">&", "<&") and expanded_twice(target, forms):
+                self.unread = "has a redirection whose target bash expands twice"
         named = [" ".join(form) for form in forms]
         candidate.redirections += (Redirection(operator, name, descriptor) for name in named)
         for word in words:

@@ -450,6 +450,13 @@ def kept(value: str) -> str:
     return value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + CUT
 
 
+def expanded_twice(word: Word, forms: list[tuple[str, ...]]) -> bool:
+    """Return whether bash may find more behind `>&` or `<&`, which it expands again: `>&'$(evil)'` runs evil."""
+    literal = "".join(piece.text for piece in word if not piece.variable and piece.text != OUTPUT)
+    values = "".join(part for form in forms for part in form).replace(OUTPUT, "")
+    return not frozenset("$`'\"\\").isdisjoint(literal) or any(mark in values for mark in ("`", "$(", "${", "'", '"'))
+
+
 def closes(words: list[Word]) -> bool:
     """Return whether `>&` closes a descriptor, though the word behind it is more than a dash: `>& -ls`."""
     first = words[0][0] if words and words[0] else Piece("")

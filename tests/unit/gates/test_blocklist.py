@@ -158,8 +158,23 @@ def test_many_additions_to_a_variable_are_no_reason_to_refuse():
         assert judge(ShellText(f"x=b; {some}; wc $x"), DEFAULT) == Allow(), add
 
 
-def test_a_quoted_line_end_that_bash_removes_hides_no_disk():
-    assert isinstance(judge(ShellText("echo a >&'/dev/s\\\nda'"), DEFAULT), Deny)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo a >&'$(sudo ls)'",
+        "echo a 1>& '`sudo ls`'",
+        "x='$(sudo ls)'; echo a >&\"$x\"",
+        "echo a >&'\"/dev/sda\"'",
+        "echo a >&'/dev/s\\\nda'",
+    ],
+)
+def test_what_bash_finds_when_it_expands_a_target_again_is_refused(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+def test_an_unknown_descriptor_is_no_reason_to_refuse():
+    for text in ("echo a >&$fd", 'echo a >&"${fd}"', "echo a >&2", "exec 3>&1", "ls >& log.txt", "cmd >&'a b'"):
+        assert judge(ShellText(text), DEFAULT) == Allow(), text
 
 
 def test_each_file_that_a_variable_may_name_is_written():
