@@ -268,17 +268,9 @@ class SessionFactory:
 
     def _make_tools(self, seen: SeenFiles) -> SessionTools:
         session, process = self._session, self._process
-        backends = SessionBackends(
-            session,
-            self._loaded.settings,
-            self._sandbox(),
-            process.script_folder,
-            self._emit,
-            self._warn,
-            process.watchdog,
-            process.background,
-        )
-        backends.processes.follow(partial(self._highest_id, "p"))
+        highest_id = partial(self._highest_id, "p")
+        settings, sandbox = self._loaded.settings, self._sandbox()
+        backends = SessionBackends(process, session, settings, sandbox, self._emit, self._warn, highest_id)
         needs = ToolDependencies(
             self._rules,
             self._memories,

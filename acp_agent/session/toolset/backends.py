@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -36,10 +36,12 @@ from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
 from acp_agent.workspace.processes.environment import child_environment, hidden_variables
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
 from acp_agent.workspace.sandbox.walls import WallRules
+
+if TYPE_CHECKING:
+    from acp_agent.session.processes import ProcessServices
 
 _log = Log(__name__)
 _MOST_DIAGNOSTICS = 100
@@ -104,39 +106,36 @@ class CleanUps:
 class SessionBackends:
     """The backends of one session. Terminals stay the same; files and web are made again for each configuration.
 
-    settings        the settings at the session's start
-    script_folder   returns the folder for scripts that the editor's terminal runs
-    warn            shows the user a problem
-    watchdog        ends commands if this process dies
-    background      starts a task that lives as long as this process
-    terminal        the terminal for the model's and the user's commands
-    programs        the local terminal for programs whose output only a tool reads
-    processes       the commands that run beside the turns
-    sandbox         contains the commands of the local terminal; None if it is off, or nothing here can build it
-    clean_ups       the tasks behind calls
+    settings     the settings at the session's start
+    warn         shows the user a problem
+    highest_id   returns the highest id of a process in a restored conversation: see ProcessPool
+    terminal     the terminal for the model's and the user's commands
+    programs     the local terminal for programs whose output only a tool reads
+    processes    the commands that run beside the turns
+    sandbox      contains the commands of the local terminal; None if it is off, or nothing here can build it
+    clean_ups    the tasks behind calls
     """
 
     def __init__(
         self,
+        process: "ProcessServices",
         session: Session,
         settings: Settings,
         sandbox: SessionSandbox | None,
-        script_folder: Callable[[], str],
         emit: EventSink,
         warn: Callable[[str], None],
-        watchdog: CommandWatchdog,
-        background: Background,
+        highest_id: Callable[[], int],
     ) -> None:
         self._editor = session.editor
         self._redact = session.redact
         self._settings = settings
         self._emit = emit
-        self._watchdog = watchdog
+        self._watchdog = process.watchdog
         self.sandbox = sandbox
-        self.clean_ups = CleanUps(background, session.turns.cancelled_over)
+        self.clean_ups = CleanUps(process.background, session.turns.cancelled_over)
         self.programs = self._local_terminal(warn)
-        self.terminal = self._any_terminal(script_folder)
-        self.processes = ProcessPool(self.terminal, background)
+        self.terminal = self._any_terminal(process.script_folder)
+        self.processes = ProcessPool(self.terminal, process.background, highest_id)
 
     def files(self, roots: Roots) -> FileSystem:
         """Return the files below these roots."""

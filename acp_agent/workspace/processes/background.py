@@ -214,24 +214,22 @@ class ProcessPool:
 
     terminal     runs them
     background   starts a task that lives as long as this process, not as long as a turn
+    highest_id   returns the highest N of the ids `pN` in a restored conversation, since it may name processes that are
+                 gone. It is called when the first command starts
     """
 
     def __init__(
-        self, terminal: Terminal, background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+        self,
+        terminal: Terminal,
+        background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object],
+        highest_id: Callable[[], int],
     ) -> None:
         self._terminal = terminal
         self._background = background
-        self._highest_id: Callable[[], int] = lambda: 0
+        self._highest_id = highest_id
         self._processes: dict[str, RunningProcess] = {}
         self._last_id: int | None = None
         self._starting = 0
-
-    def follow(self, highest_id: Callable[[], int]) -> None:
-        """Give ids behind those that a restored conversation names, since it may name processes that are gone.
-
-        highest_id   returns the highest N of its ids `pN`. It is called when the first command starts
-        """
-        self._highest_id = highest_id
 
     def listed(self) -> Sequence[RunningProcess]:
         return tuple(self._processes.values())

@@ -143,8 +143,9 @@ def backends_of(
     tools = ToolSettings(shell=ShellSettings(env_allow=allow), sandbox=SandboxSettings(strict=strict))
     editor: Any = Terminals(offered=offered)
     session: Any = SimpleNamespace(editor=editor, redact=str, turns=SimpleNamespace(cancelled_over=None))
-    needs: Any = (walls, lambda: "/scripts", None, lambda _: None, None, lambda *_: None)
-    return SessionBackends(session, Settings(tools=tools), *needs), editor
+    process: Any = SimpleNamespace(script_folder=lambda: "/scripts", watchdog=None, background=None)
+    needs: Any = (walls, None, lambda _: None, lambda: 0)
+    return SessionBackends(process, session, Settings(tools=tools), *needs), editor
 
 
 def test_commands_are_contained_on_this_machine_even_if_a_setting_is_no_good():

@@ -60,13 +60,13 @@ def test_a_text_is_found_behind_a_position_in_head_and_tail():
 
 
 @asynccontextmanager
-async def pool(terminal: FakeTerminal | LocalTerminal):
+async def pool(terminal: FakeTerminal | LocalTerminal, highest_id: int = 0):
     async with anyio.create_task_group() as tasks:
 
         def background(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(job)
 
-        made = ProcessPool(terminal, background)
+        made = ProcessPool(terminal, background, lambda: highest_id)
         with anyio.fail_after(PATIENCE):
             yield made
             await made.close()
@@ -86,8 +86,7 @@ async def test_the_ninth_is_refused_and_may_run_when_one_has_ended():
 
 
 async def test_ids_go_on_behind_those_that_the_conversation_knows():
-    async with pool(FakeTerminal({"serve": HANGS})) as processes:
-        processes.follow(lambda: 4)
+    async with pool(FakeTerminal({"serve": HANGS}), highest_id=4) as processes:
         assert [(await processes.start("serve", "/")).id for _ in range(2)] == ["p5", "p6"]
 
 
