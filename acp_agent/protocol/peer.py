@@ -32,6 +32,8 @@ INBOUND_BACKLOG = 16 * 1024 * 1024
 """While more than this many bytes of ours are still unread, the client's further requests are not read."""
 MOST_RUNNING = 4096
 """The most requests that are served at once. While there are as many, further ones are not read."""
+MOST_LATE = 256
+"""The most requests that are remembered after their callers stopped waiting. A client may never answer them."""
 _LOOK = 1.0
 """Seconds between two looks whether the client has closed the stream, while nothing is read."""
 
@@ -286,6 +288,8 @@ class Peer:
             return
         if on_late is not None:
             self._late[request_id] = on_late
+            if len(self._late) > MOST_LATE:
+                del self._late[min(self._late)]  # the oldest, since ids grow
         if withdraw and not self._ended:
             self._post("$/cancel_request", {"requestId": request_id}, None)
 

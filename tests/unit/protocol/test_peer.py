@@ -1,6 +1,7 @@
 """JSON-RPC both ways: every request answered once, nothing blocks, nothing late counts."""
 
 import json
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
-from acp_agent.protocol.peer import INBOUND_BACKLOG, MOST_RUNNING, Incoming
+from acp_agent.protocol.peer import INBOUND_BACKLOG, MOST_LATE, MOST_RUNNING, Incoming
 from tests.fakes.passing_time import all_tasks_blocked, pass_time
 from tests.unit.protocol.wires import connected
 
@@ -257,6 +258,21 @@ async def test_an_answer_after_the_timeout_goes_to_whoever_cleans_up() -> None:
         other.send(id=1, method="echo")
         await other.receive()
         assert late == [{"terminalId": "t"}]
+
+
+async def test_of_requests_that_are_never_answered_only_the_last_are_remembered() -> None:
+    late: list[Any] = []
+    async with connected({"echo": echo}) as (peer, other):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(MOST_LATE + 1):
+                tasks.start_soon(partial(peer.request, "terminal/create", {}, on_late=late.append))
+            requests = [await other.receive() for _ in range(MOST_LATE + 1)]
+            tasks.cancel_scope.cancel()
+        for at, request in enumerate(requests):
+            other.send(id=request["id"], result=at)
+        other.send(id=1, method="echo")
+        await other.receive()
+    assert late == list(range(1, MOST_LATE + 1))
 
 
 async def test_the_end_of_the_stream_fails_open_questions() -> None:
