@@ -201,7 +201,7 @@ class SubAgentRuns:
         try:
             with anyio.fail_after(_CLEAN_UP, shield=True):
                 report = await self._needs.readable(said)
-        except Exception:  # noqa: BLE001 - as above
+        except Exception:  # noqa: BLE001 - the card needs an end, whatever became of the report
             _log.error("report of a sub-agent lost", exc_info=True, run=run.id)
         run.report = report
         with anyio.move_on_after(_CLEAN_UP, shield=True):
