@@ -14,6 +14,7 @@ _BULLET = re.compile(r"[-*+]|\d+[.)]")
 _MARKS = re.compile(r"(\*\*|`+)")  # around strong words and code
 _CELL = re.compile(r"\|((?:[^|\\]|\\.?)*)(?=\||$)")
 _RULE = re.compile(r":?-+:?")  # a cell of the line below a table's head
+_LINE_START = 200  # characters of a line that say what it is: a heading, a fence
 _NARROWEST = 6  # characters; no column of a table is made narrower than this
 
 
@@ -55,16 +56,16 @@ class Paragraph:
         self._indent = indent
         self._width = width
         self._paint = paint
-        self._line = ""  # the part of the present line that was written, without the indent
+        self._line = ""  # the start of the present line as far as it was written, without indent and leading spaces
         self._indented = True
         self._is_empty = True  # blank lines at the beginning are left out
-        self._word = ""
-        self._spaces = ""  # between the last word and the next
+        self._word: list[str] = []  # the characters of the word that is not complete
+        self._spaces = 0  # between the last word and the next
         self._hang = 0  # additional indent of the continuation lines of a wrapped line
         self._column = indent
         self._fence = ""  # the fence that opened the present block of code
         self._mark = ""  # the mark that opened the present strong words or inline code
-        self._row = ""  # the present line, if it may belong to a table
+        self._row: list[str] = []  # the characters of the present line, if it may belong to a table
         self._rows: list[str] = []  # the previous lines that may belong to the same table
 
     @property
@@ -78,18 +79,18 @@ class Paragraph:
             if character == "\n":
                 self._end_line()
             elif self._row:
-                self._row += character
+                self._row.append(character)
             elif character == "|" and not (self._line or self._word or self._fence):
-                self._row, self._spaces = self._spaces + character, ""
+                self._row, self._spaces = [" " * self._spaces, character], 0
             elif character.isspace():
                 self._finish_word()
-                self._spaces += "    " if character == "\t" else " "
+                self._spaces += 4 if character == "\t" else 1
             elif not character.isascii() and _columns_of(character) == 2:
                 self._finish_word()  # such letters have no spaces between their words
-                self._word = character
+                self._word.append(character)
                 self._finish_word()
             else:
-                self._word += character
+                self._word.append(character)
         self._out.flush()
 
     def pause(self) -> None:
@@ -106,22 +107,25 @@ class Paragraph:
             self._out.write("\n")
 
     def _finish_word(self) -> None:
-        word, self._word = self._word, ""
-        if not word:
+        if not self._word:
             return
+        word = "".join(self._word)
+        self._word.clear()
         self._finish_table()
-        room = self._width() - self._column - len(self._spaces)
+        columns = columns_of(word)
         if not self._line:
-            self._hang = len(self._spaces) + (len(word) + 1 if _BULLET.fullmatch(word) else 0)
-        elif not self._fence and columns_of(word) > room:
-            self._spaces = " " * self._hang
+            self._hang = self._spaces + (len(word) + 1 if _BULLET.fullmatch(word) else 0)
+        elif not self._fence and columns > self._width() - self._column - self._spaces:
+            self._spaces = self._hang
             self._out.write("\n")
             self._indented = False
         self._begin_line()
-        self._out.write(self._spaces + self._painted(word))
-        self._line += self._spaces + word
-        self._column += len(self._spaces) + columns_of(word)
-        self._spaces = ""
+        spaces = " " * self._spaces
+        self._out.write(spaces + self._painted(word))
+        if len(self._line) < _LINE_START:
+            self._line += f"{spaces}{word}" if self._line else word
+        self._column += self._spaces + columns
+        self._spaces = 0
 
     def _begin_line(self) -> None:
         if not self._indented:
@@ -131,9 +135,10 @@ class Paragraph:
 
     def _painted(self, word: str) -> str:
         """Return a word in the style of its context: code, a heading, strong words."""
-        if self._fence or _FENCE.match(self._line.strip() or word):
+        start = self._line or word
+        if self._fence or _FENCE.match(start):
             return self._paint(word, BLUE if self._fence else DIM)
-        if (self._line.strip() or word).startswith("#"):
+        if start.startswith("#"):
             return self._paint(word, BOLD)
         painted = ""
         for piece in filter(None, _MARKS.split(word)):
@@ -146,21 +151,21 @@ class Paragraph:
 
     def _end_line(self) -> None:
         if self._row:
-            self._rows.append(self._row)
-            self._row = ""
+            self._rows.append("".join(self._row))
+            self._row.clear()
             return
         self._finish_word()
         self._finish_table()
-        line = self._line.strip()
         if self._is_empty:
-            self._spaces = ""
+            self._spaces = 0
             return
         if self._fence:
-            self._fence = "" if line.startswith(self._fence) and not line.strip(line[0]) else self._fence
-        elif opening := _FENCE.match(line):
+            if self._line.startswith(self._fence) and not self._line.strip(self._fence[0]):
+                self._fence = ""
+        elif opening := _FENCE.match(self._line):
             self._fence = opening[1]
         self._out.write("\n")
-        self._line, self._spaces, self._indented, self._column, self._mark = "", "", False, self._indent, ""
+        self._line, self._spaces, self._indented, self._column, self._mark = "", 0, False, self._indent, ""
 
     def _finish_table(self) -> None:
         """Write the lines that may be a table: as a table if they are one, else unchanged."""

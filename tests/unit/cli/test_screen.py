@@ -396,6 +396,11 @@ def test_a_table_is_drawn_in_columns_and_its_cells_are_wrapped():
     )
 
 
+@each_row("text", ["a" * 500_000, "|" + "a" * 500_000, "日" * 200_000, " " * 500_000 + "a"])
+def test_an_endless_line_costs_what_its_letters_cost(text: str):
+    assert wrapped(text, pieces=4).count(text[-1]) == text.count(text[-1])  # a copy for each would be 125 GB
+
+
 def test_letters_without_spaces_between_their_words_are_wrapped_too():
     assert wrapped("ab 日本語日本語") == "ab 日本語\n  日本語\n"
 
