@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, Self, TypeVar, cast
+from typing import ClassVar, NamedTuple, Self, TypeVar, cast
 
 import acp
 import anyio
@@ -26,6 +26,14 @@ _T = TypeVar("_T")
 
 Decide = Callable[[JsonObject], Awaitable[str | None]]
 """The user's answer to the parameters of `session/request_permission`: an optionId, or None to cancel the question."""
+
+
+class ListedSession(NamedTuple):
+    """A session as `session/list` describes it. `title` is "" if it has none."""
+
+    id: str
+    cwd: str
+    title: str
 
 
 class Editor:
@@ -67,16 +75,24 @@ class Editor:
         """Continue a stored session in a folder. What was said before is not shown again."""
         await self._answer("session/resume", self._connection.resume_session(session_id=session_id, cwd=cwd))
 
-    async def sessions(self, cwd: str | None = None) -> list[tuple[str, str, str]]:
-        """Return id, folder and title of the stored sessions, of one folder or of all. The last used come first."""
-        found: list[tuple[str, str, str]] = []
-        cursor: str | None = None
-        while True:
-            page = await self._answer("session/list", self._connection.list_sessions(cwd=cwd, cursor=cursor))
-            found += [(each.session_id, each.cwd, each.title or "") for each in page.sessions]
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+    async def last_session(self, cwd: str) -> ListedSession | None:
+        """Return the session of a folder that was used last, or None if there is none."""
+        found, _ = await self._page_of_sessions(cwd=cwd)
+        return found[0] if found else None
+
+    async def sessions(self) -> list[ListedSession]:
+        """Return all sessions. The last used come first."""
+        sessions, cursor = await self._page_of_sessions()
+        while cursor is not None:
+            page, cursor = await self._page_of_sessions(cursor=cursor)
+            sessions += page
+        return sessions
+
+    async def _page_of_sessions(
+        self, *, cwd: str | None = None, cursor: str | None = None
+    ) -> tuple[list[ListedSession], str | None]:
+        page = await self._answer("session/list", self._connection.list_sessions(cwd=cwd, cursor=cursor))
+        return [ListedSession(each.session_id, each.cwd, each.title or "") for each in page.sessions], page.next_cursor
 
     async def extension(self, name: str, params: JsonObject) -> JsonObject:
         """Send an extension request, whose method is `name` after an underscore, and return its result."""

@@ -56,7 +56,7 @@ from acp_agent.text import visible
 from acp_agent.workspace.processes.tree import harden_process
 
 if TYPE_CHECKING:
-    from acp_agent.cli.editor import Editor
+    from acp_agent.cli.editor import Editor, ListedSession
 
 _SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
 _LOOK_AGAIN = 0.2  # seconds between two looks for a Ctrl-C while a line is read
@@ -273,17 +273,17 @@ class RunAgent:
         self._view.note(f"continues session {session[:8]} of {cwd}: {title or 'no title'}")
         return RunSession(editor, self._view, session, cwd, await session_usage(editor, session))
 
-    async def _chosen(self, editor: "Editor") -> tuple[str, str, str]:
-        """Return the id, the folder and the title of the session to continue. Raises AgentError."""
+    async def _chosen(self, editor: "Editor") -> "ListedSession":
+        """Return the session to continue. Raises AgentError."""
         if self._args.last:
-            found = await editor.sessions(self._cwd)
-            if not found:
+            last = await editor.last_session(self._cwd)
+            if last is None:
                 raise AgentError("this folder has no session yet; start one without --continue")
-            return found[0]
+            return last
         wanted = self._args.resume
         if len(wanted) < _SHORTEST_ID:
             raise AgentError(f"{wanted!r}: expected a session's id, or at least its first {_SHORTEST_ID} characters")
-        found = [each for each in await editor.sessions() if each[0].startswith(wanted)]
+        found = [each for each in await editor.sessions() if each.id.startswith(wanted)]
         if len(found) != 1:
             some = f"{len(found)} sessions begin with" if found else "there is no session"
             raise AgentError(f"{some} {visible(wanted)}; `acp-agent sessions list` names all")

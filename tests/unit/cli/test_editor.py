@@ -14,7 +14,7 @@ import pytest
 from anyio.abc import Process
 
 from acp_agent.cli.agent_process import AgentGone, AgentProcess, Direction, RecordedFrame, end_agent, problems
-from acp_agent.cli.editor import DemoEditor, Editor, EditorTerminals, read_lines, write_file
+from acp_agent.cli.editor import DemoEditor, Editor, EditorTerminals, ListedSession, read_lines, write_file
 from tests.fakes.answers import allowing
 from tests.fakes.cancelled_start import left_of_a_cancelled_start
 from tests.fakes.held import PATIENCE, processes_ended
@@ -285,6 +285,14 @@ async def test_an_answer_that_is_an_error_is_told_with_its_code(tmp_path):
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.new_session("/")
     assert problems(raised.value) == ["no key (-32000): {'reason': 'none'}"]
+
+
+async def test_the_session_used_last_is_on_the_first_page(tmp_path):
+    page = 'answer(read(), sessions=[{"sessionId": "a", "cwd": "/p"}, {"sessionId": "b", "cwd": "/p"}], nextCursor="2")'
+    agent = Agent(f"{page}\nend()", tmp_path)
+    async with agent.running(), Editor(agent, allowing) as editor:
+        assert await editor.last_session("/p") == ListedSession("a", "/p", "")
+    assert len(agent.messages.frames) == 2
 
 
 async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
