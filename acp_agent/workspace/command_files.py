@@ -118,7 +118,7 @@ MAX_NAMES = 1000
 _MAGIC = re.compile(r"[*?\[]")
 _LONGEST = 255
 _SET = re.compile(r"\[([!^]?)(\]?(?:\[[:.=][^\]]*\]|[^\]])*)\]")
-_CLASS = re.compile(r"\[[:.=]([^\]]*?)[:.=]\]")
+_CLASS = re.compile(r"\[([:.=])([^\]]*?)[:.=]\]")  # a class, or one character by its name: `[.period.]`
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 _DOTTED_CLASSES = ("punct", "print", "graph", "ascii")
 
@@ -224,7 +224,7 @@ def _expression(part: str) -> str:
 
 def _members(negated: str, body: str) -> str:
     """Return the members of a set. Letters match in both cases, a range of letters any letter, `[!a]` all but `a`."""
-    classes = [name for name in _CLASS.findall(body) if name]
+    classes = [name if mark == ":" else "" for mark, name in _CLASS.findall(body) if name]
     plain = [match.groups() for match in _RANGE.finditer(_CLASS.sub("", body))]
     singles = {single for _, _, single in plain if single}
     if negated:
