@@ -22,9 +22,10 @@ from acp_agent.gates.shell.command import (
     is_cut,
 )
 from acp_agent.gates.shell.danger import judges_words
+from acp_agent.gates.shell.guesses import TOO_MANY_WORDS, Candidate, Guesses
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
-from acp_agent.gates.shell.walk import TOO_MANY_WORDS, Candidate, Guesses, Walk
+from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.words import (
     GLOB,
     MAX_SPREAD,

@@ -1,13 +1,10 @@
-"""The words of a shell text as bash passes them: quotes removed, known variables put in, braces expanded.
-
-Also what built-in commands make of their words.
-"""
+"""The words of a shell text as bash passes them: quotes removed, known variables put in, braces expanded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import dropwhile, islice, product
+from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,7 +57,6 @@ _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
-_ECHO_OPTION = lazy_regex(r"-[neE]+")
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -389,54 +385,9 @@ def suffixes(words: tuple[str, ...]) -> list[str]:
     return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]
 
 
-def words_set(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that `set` makes the shell's arguments (`$1`, …): all but its own options."""
-    at = 0
-    while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
-        at += 2 if args[at].endswith("o") else 1
-    return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
-
-
-def assigned(name: str, values: list[str], known: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the values that a variable may have after `name=value`. For `name+=value`, the name ends with a plus."""
-    before = known.get(name[:-1], ())[:1] if name.endswith("+") else ()
-    return [*(earlier + value for earlier in before for value in values), *values]
-
-
-def printed_into(args: tuple[str, ...]) -> str:
-    """Return the variable that `printf -v NAME` sets; empty for none."""
-    for at, word in enumerate(args):
-        if word == "-v":
-            return args[at + 1] if at + 1 < len(args) else ""
-        if not word.startswith("-v"):
-            return ""
-        return word[2:]
-    return ""
-
-
 def program_of(argv: tuple[str, ...]) -> str:
     """Return the base name of the program that is called with these words; empty for no words."""
     return argv[0].rpartition("/")[2] if argv else ""
-
-
-def printed_by(argv: tuple[str, ...]) -> list[str]:
-    """Return the texts that a call of `echo` or `printf` may print; nothing for other programs."""
-    name = program_of(argv)
-    if name not in PRINTERS:
-        return []
-    words = argv[2:] if name == "printf" and argv[1:2] == ("--",) else argv[1:]
-    shown = dropwhile(_ECHO_OPTION.fullmatch, words) if name == "echo" else words
-    text = " ".join(word for word in shown if name != "print" or not word.startswith("-"))
-    more = "\n".join((*words[1:], filled(words))) if name == "printf" and words[1:] else ""
-    return [ansi_c(text) if "\\" in text else text, more]
-
-
-def filled(words: tuple[str, ...]) -> str:
-    """Return what printf prints for a format and its words, if each is filled in by `%s`."""
-    text = words[0] if words else ""
-    for word in words[1:]:
-        text = text.replace("%s", word, 1)
-    return ansi_c(text) if "\\" in text else text
 
 
 def pattern(word: Word) -> str:

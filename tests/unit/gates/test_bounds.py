@@ -374,13 +374,13 @@ LIMITS = {
     "shell.command.MAX_SECONDS": REFUSED,
     "shell.command.MAX_TREE_DEPTH": REFUSED,
     "shell.command._MAX_LITERAL": OTHERWISE,  # the parser reads a longer text
+    "shell.guesses.MAX_FED_TEXT": REFUSED,
+    "shell.guesses.MAX_PIPED": REFUSED,
     "shell.options.MAX_PATTERN": REFUSED,
     "shell.reading.MAX_READINGS": REFUSED,
     "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.syntax.MAX_PIPES": REFUSED,
     "shell.walk.MAX_COMMANDS": REFUSED,
-    "shell.walk.MAX_FED_TEXT": REFUSED,
-    "shell.walk.MAX_PIPED": REFUSED,
     "shell.words.MAX_BRACES": REFUSED,
     "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
     "shell.words.MAX_FIELDS": REFUSED,

@@ -49,11 +49,11 @@ from acp_agent.gates.shell import reading as shell_reading
 from acp_agent.gates.shell.command import CUT, MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
 from acp_agent.gates.shell.danger import destructive, shell_texts
 from acp_agent.gates.shell.grammar import grammar_of
+from acp_agent.gates.shell.guesses import Guesses
 from acp_agent.gates.shell.options import Peeled, ShellCall, Wrapper, peel, shell_call, tables
 from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.reading import loose_segments, spellings
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
-from acp_agent.gates.shell.walk import Guesses
 from acp_agent.gates.shell.words import MAX_BRACES, ansi_c, expand_braces
 from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.utility import TurnCalls
