@@ -360,7 +360,7 @@ def _codes(command: Command, interpreter: str) -> list[str]:
     codes = [*option_texts(options, args), *_bundled(options, args)]
     plain = operands(args)
     if interpreter.endswith("awk"):
-        codes += plain[:1]
+        codes += plain  # the first one may be the value of an option, as in `awk -F : CODE`
     if command.stdin and (not plain or plain[0] == "-"):
         codes.append(command.stdin)
     return codes

@@ -85,6 +85,7 @@ _CONTINUATION = lazy_regex(r"\\\r?\n")
 _NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
 _SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
 _CONSTRUCT = lazy_regex(r"\$\((?!\()|`|[<>]\(|<<<")
+_REDIRECTION = lazy_regex(r"\d*+(?:<<-?|[<>]++[&|]?)[ \t]*+[^\s;&|<>()`]++")
 _SEGMENT = lazy_regex(r"&&|\|\||[;&|\n()`]")
 _LIST = lazy_regex(r"\{[^{}\n]*\}")
 _NOISE = lazy_regex(r"[\"'\\{}<>]|\$(?=[\"'])")
@@ -391,7 +392,10 @@ def loose_constructs(text: str) -> bool:
 
 
 def loose_segments(text: str) -> list[tuple[str, ...]]:
-    """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored."""
+    """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored.
+
+    A segment with redirections is returned without them as well, because a command may begin behind them.
+    """
     spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
     expanded, room = list[str](), MAX_SPREAD
     for word in re.split(r"(\s+)", text):
@@ -405,5 +409,10 @@ def loose_segments(text: str) -> list[tuple[str, ...]]:
     def gap(match: re.Match[str]) -> str:
         return " " if match[0] in "{}<>" else ""
 
-    pieces = (_NOISE.sub(gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
-    return [tuple(words) for words in pieces if words]
+    def words(form: str) -> list[tuple[str, ...]]:
+        return [tuple(_NOISE.sub(gap, segment).split()) for segment in _SEGMENT.split(form)]
+
+    found = [each for form in forms for each in words(form)]
+    known = {(), *found}
+    found += (each for form in forms for each in words(_REDIRECTION.sub(" ", form)) if each not in known)
+    return [each for each in found if each]

@@ -22,6 +22,7 @@ from acp_agent.gates.shell.options import tables
 _CHUNK = 4096
 _LATE = "takes too long to parse"
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_ZERO = re.compile(rb"(<<-?[ \t]*+)?(?<![^\s;&|(`])0(?=>|<(?!<))")  # a descriptor, unless it ends a here-document
 
 MAX_PIPES = 2000
 """The most pipe characters of a text. The memory of tree-sitter-bash grows with their square: 15,000 take 2 GB."""
@@ -74,6 +75,8 @@ def _parse(source: bytes, until: float) -> Parsed | str:
     # tree-sitter-bash 0.25.1 asks the C library about each character after a brace, which crashes the process for most
     # of Unicode. To bash, any character outside ASCII is a letter, so the parser gets letters instead.
     letters = _NOT_ASCII.sub(b"x", source)
+    if b"0<" in letters or b"0>" in letters:  # it takes the descriptor 0 for a word, but no other one
+        letters = _ZERO.sub(lambda match: match[0] if match[1] else b"7", letters)
     if len(letters) <= _CHUNK:
         return Parsed(Parser(_language()).parse(letters).root_node, source)
     late = False
@@ -471,6 +474,9 @@ def _word(proof: _Proof, node: Node) -> None:
     text = proof.parsed.text(node)
     match node.type:
         case "word" | "number":
+            behind = proof.parsed.source[node.end_byte : node.end_byte + 1]
+            if behind in (b"<", b">") and _DESCRIPTOR.fullmatch(text):
+                raise _NotPlain("has a descriptor that the parser takes for a word")
             good = _WORD.fullmatch(text) is not None
         case "raw_string":
             good = len(text) >= 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]

@@ -169,8 +169,8 @@ class Walk:
                     candidate.words.extend([Piece(each, quoted=True)] for each in self._assign(node))
                 else:
                     candidate.assignments.extend(self._assign(node))
-            case "number" if self.parsed.source[node.end_byte : node.end_byte + 2] == b"<<":
-                pass  # a descriptor: `0<<< text`
+            case "number" | "command_name" if self._is_descriptor(node):
+                pass
             case "command_name":
                 candidate.words.append(pieces(self.parsed, node))
             case "file_redirect" | "herestring_redirect" | "heredoc_redirect":
@@ -181,6 +181,11 @@ class Walk:
                 candidate.words.append([Piece(node.type)])
             case _:
                 pass
+
+    def _is_descriptor(self, node: Node) -> bool:
+        """Return whether a word is the descriptor of a here-document, as in `0<<< text`."""
+        behind = self.parsed.source[node.end_byte : node.end_byte + 2]
+        return behind == b"<<" and self.parsed.text(node).isdecimal()
 
     def _inside(self, node: Node, depth: int) -> None:
         """Visit the substitutions inside the words of a command."""

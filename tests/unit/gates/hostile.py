@@ -9,6 +9,9 @@ A, B and C come with the rules that an unsuspecting user would have written.
 """
 
 U = (
+    "0</dev/null sudo ls",
+    "0>&1 rm -rf /",
+    "awk -F : 'BEGIN { system(\"sudo ls\") }'",
     "printf -v f %s sudo; $f ls",
     "read f <<< sudo; $f ls",
     "ex -sc '!sudo ls' -c q a.txt",
@@ -489,6 +492,7 @@ A = (
 )
 
 B = (
+    ("awk -F 0</dev/null 1 'BEGIN{system(\"evil\")}'", ("awk *",)),
     ("git -c core.pager=evil log", ("git *",)),
     ("git -c alias.x=!evil x", ("git *",)),
     ("git --config-env=core.pager=X log", ("git *",)),

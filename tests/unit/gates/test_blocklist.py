@@ -158,6 +158,40 @@ def test_many_additions_to_a_variable_are_no_reason_to_refuse():
         assert judge(ShellText(f"x=b; {some}; wc $x"), DEFAULT) == Allow(), add
 
 
+@pytest.mark.parametrize("descriptor", ["0", "1", "10"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@<a sudo ls",
+        "@<&1 sudo ls",
+        "@>a sudo ls",
+        "@<>a sudo ls",
+        "@<<<a sudo ls",
+        "@<<E sudo ls\nE\n",
+        "@<(a) sudo ls",
+        "env @<a sudo ls",
+        "ls|@<a sudo ls",
+        "nice -n @<a 5 sudo ls",
+        "sh -c @</dev/null 'sudo ls'",
+        "awk -F @</dev/null 1 'BEGIN { system(\"sudo ls\") }'",
+        "echo $(@<a sudo ls)",
+        "echo `@<a sudo ls`",
+        "(@<a sudo ls)",
+        "cat <<E\nx\nE\n@<a sudo ls",
+        "ls )( @>a sudo ls",
+        "ls )( @<&1 sudo ls",
+    ],
+)
+def test_the_number_of_a_descriptor_is_no_word(text: str, descriptor: str):
+    assert isinstance(judge(ShellText(text.replace("@", descriptor)), DEFAULT), Deny)
+
+
+def test_a_here_document_may_end_at_a_number():
+    assert isinstance(judge(ShellText("cat << 0\na\n0\nsudo ls"), DEFAULT), Deny)
+    assert isinstance(judge(ShellText("cat << 0>x\na\n0\nsudo ls"), DEFAULT), Deny)
+    assert judge(ShellText("cat << 0\nsudo ls\n0\n"), DEFAULT) == Allow()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -67,6 +67,9 @@ def only(text: str) -> Command:
         ("fd -x a {} \\; --exec b", [["fd", "-x", "a", "{}", ";", "--exec", "b"], ["a", "{}"], ["b"]]),
         ("find . -exec cat {} \\;", [["find", ".", "-exec", "cat", "{}", ";"], ["cat", "{}"]]),
         ("> out cat x", [["cat", "x"]]),
+        ("0< in cat 0> out x", [["cat", "x"]]),
+        ("awk -F 0</dev/null 1 x", [["awk", "-F", "1", "x"]]),
+        ("cat 0 1&> out", [["cat", "0", "1"]]),
         ("cat > out x y", [["cat", "x", "y"]]),
         (
             "timeout -k 3 5s nice -n5 ls",
@@ -150,6 +153,7 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("a;" * 2000, "more than 1000 commands"),
         ("a|" * 20_000, "more than 2000 pipes"),
         ("ls 99999999999>x", "descriptor"),
+        ("ls a=0>x 1>0<x", "descriptor"),
         ('!"/bin/ls"', "touch"),
         ("!(ls)", "touch"),
         ("{/bin/ls\n}", "touch"),
