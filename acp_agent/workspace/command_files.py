@@ -118,9 +118,10 @@ MAX_NAMES = 1000
 _MAGIC = re.compile(r"[*?\[]")
 _LONGEST = 255
 _SET = re.compile(r"\[([!^]?)(\]?(?:\[[:.=][^\]]*\]|[^\]])*)\]")
-_CLASS = re.compile(r"\[([:.=])([^\]]*?)[:.=]\]")  # a class, or one character by its name: `[.period.]`
+_CLASS = re.compile(r"\[:([a-z]++):\]")
+_ODD_CLASS = re.compile(r"\[[:.=]")  # what is left of others: bash takes `[.period.]` for a dot
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
-_DOTTED_CLASSES = ("punct", "print", "graph", "ascii")
+_DOTTED_CLASSES = frozenset(("punct", "print", "graph", "ascii"))
 
 
 def shell_names(pattern: str, folder: str, *, resolve: Resolve) -> tuple[str, ...] | None:
@@ -195,7 +196,8 @@ class _Name:
 
     def __init__(self, part: str) -> None:
         try:
-            self._regex = LinearRegex(_expression(part)) if len(part) <= _LONGEST else None
+            plain = len(part) <= _LONGEST and not _ODD_CLASS.search(_CLASS.sub("", part))
+            self._regex = LinearRegex(_expression(part)) if plain else None
         except (ValueError, UnicodeEncodeError):
             self._regex = None
 
@@ -224,12 +226,12 @@ def _expression(part: str) -> str:
 
 def _members(negated: str, body: str) -> str:
     """Return the members of a set. Letters match in both cases, a range of letters any letter, `[!a]` all but `a`."""
-    classes = [name if mark == ":" else "" for mark, name in _CLASS.findall(body) if name]
+    classes = _CLASS.findall(body)
     plain = [match.groups() for match in _RANGE.finditer(_CLASS.sub("", body))]
     singles = {single for _, _, single in plain if single}
     if negated:
         return f"[^{''.join(map(_code, sorted(singles)))}]" if singles else "(?s:.)"
-    if any(name in _DOTTED_CLASSES or len(name) < 3 for name in classes):
+    if not frozenset(classes).isdisjoint(_DOTTED_CLASSES):
         return "(?s:.)"
     ranges = [f"{_code(min(low, high))}-{_code(max(low, high))}" for low, high, _ in plain if low]
     letters = [r"\pL"] if any(low.isalpha() or high.isalpha() for low, high, _ in plain if low) else []

@@ -51,8 +51,9 @@ def names(root: Path):
         ("[[]x]", "", {"[x]"}),
         ("[x]", "", {"[x]"}),  # it may have been quoted
         ("[[:upper:]]", "", {"a", "B", "é", "*"}),
-        ("x[[.period.]]py", "", {"x.py"}),
-        ("x[[.hyphen.]-[.slash.]]py", "", {"x.py"}),
+        ("d*/[[.period.]]*", "", {"docs/passwd", "docs/in"}),  # a character by its name may be any
+        ("d*/[[=p=]]asswd", "", {"docs/passwd", "docs/in"}),
+        ("d*/[a[[:=]*[[=b]", "", {"docs/passwd", "docs/in"}),
         ("x[[:punct:]]py", "", {"x.py"}),
         ("[a-c]", "", {"a", "B", "é"}),
         ("nothing*", "", set()),
