@@ -9,7 +9,7 @@ import pytest
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.shell.command import ShellText
-from tests.unit.gates.differential import Bash, escapes, strings
+from tests.unit.gates.differential import Bash, escapes, settings, strings
 
 pytestmark = [
     pytest.mark.soak,
@@ -25,6 +25,13 @@ def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path, seed: in
     assert escaped == []
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_bash_sets_and_opens_nothing_that_a_plain_verdict_does_not_list(tmp_path, seed: int):
+    plain, ran, escaped = escapes(Bash.install(tmp_path), list(settings(3000 + seed, 10_000)))
+    print(f"\nseed {seed}: 10000 strings, {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert escaped == []
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path, seed: int):
     bash = Bash.install(tmp_path)
@@ -32,8 +39,8 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path, seed: int):
     missed: list[str] = []
     for start in range(0, len(texts), 200):
         batch = texts[start : start + 200]
-        for text, records in zip(batch, bash.run(batch), strict=True):
-            ran = any(record[0] in ("sudo", "curl") for record in records)
+        for text, run in zip(batch, bash.run(batch), strict=True):
+            ran = any(each.words[0] in ("sudo", "curl") for each in run.programs)
             if ran and not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny):
                 missed.append(text)
     assert missed == []

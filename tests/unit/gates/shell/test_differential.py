@@ -11,7 +11,7 @@ from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.shell.command import ShellText
 from tests.sizes import sized
-from tests.unit.gates.differential import Bash, escapes, proven, strings
+from tests.unit.gates.differential import Bash, escapes, proven, settings, strings
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -20,6 +20,16 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash
 def test_bash_runs_and_writes_nothing_that_a_plain_verdict_does_not_list(tmp_path):
     count = sized(600, 1500)
     plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, count)))
+    print(f"\n{count} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert plain > count / 10
+    assert ran > count / 10
+    assert escaped == []
+
+
+@pytest.mark.timeout(300)
+def test_bash_sets_and_opens_nothing_that_a_plain_verdict_does_not_list(tmp_path):
+    count = sized(600, 1500)
+    plain, ran, escaped = escapes(Bash.install(tmp_path), list(settings(2027, count)))
     print(f"\n{count} strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
     assert plain > count / 10
     assert ran > count / 10
@@ -41,8 +51,12 @@ def test_bash_runs_and_writes_nothing_that_a_plain_verdict_on_a_long_text_does_n
 def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path):
     bash = Bash.install(tmp_path)
     texts = [text for text in strings(7, 1200) if "sudo" in text or "curl" in text]
-    records = bash.run(texts)
-    ran = [text for text, each in zip(texts, records, strict=True) if {"sudo", "curl"} & {record[0] for record in each}]
+    runs = bash.run(texts)
+    ran = [
+        text
+        for text, each in zip(texts, runs, strict=True)
+        if {"sudo", "curl"} & {one.words[0] for one in each.programs}
+    ]
     print(f"\n{len(texts)} strings with a blocked word, {len(ran)} ran it")
     assert len(ran) > 25
     assert [text for text in ran if not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)] == []
