@@ -16,11 +16,16 @@ _FAILED = lazy_regex(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
 
 
 class JavaScript:
-    """A reader of the lines of these runners. `_failure` is the current failure."""
+    """A reader of the lines of these runners.
+
+    `_failure` is the current failure. `_indented` are the last lines, if they may be headings of suites. Those above a
+    passed test are dropped with it.
+    """
 
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
+        self._indented: list[str] = []
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput:
         for line in lines:
@@ -28,12 +33,14 @@ class JavaScript:
             if first in _TICKS:  # true for most lines
                 if self._failure:
                     self._close()
+                elif self._indented:
+                    self._drop_headings(line)
             elif first in _FIRST:
                 self._take(line)
             elif self._failure:
                 self._failure.append(line)
             else:
-                self._parsed.loose(line)
+                self._loose(line)
         self._close()
         return self._parsed
 
@@ -55,7 +62,22 @@ class JavaScript:
         elif _PASSED.match(line):
             self._close()
         else:
+            self._loose(line)
+
+    def _loose(self, line: str) -> None:
+        if line[:2] == "  " or (self._indented and not line.strip()):
+            self._indented.append(line)
+        else:
+            self._close()
             self._parsed.loose(line)
+
+    def _drop_headings(self, passed: str) -> None:
+        """Drop the headings above a passed test: lines that are indented less than what is below them."""
+        depth = _depth(passed)
+        while self._indented and (not self._indented[-1].strip() or _depth(self._indented[-1]) < depth):
+            line = self._indented.pop()
+            depth = _depth(line) if line.strip() else depth
+        self._close()
 
     def _detail(self, line: str) -> None:
         """Take a heading. The heading of a test after that of its file belongs to the same failure."""
@@ -66,12 +88,20 @@ class JavaScript:
         self._failure = [line]
 
     def _close(self) -> None:
+        """End the current failure, and keep the lines that are no headings of passed tests."""
+        for line in self._indented:
+            self._parsed.loose(line)
+        self._indented = []
         if not self._failure:
             return
         if any(line.strip("⎯ \t") for line in self._failure):
             said = [line for line in self._failure[1:] if "rror" in line or "xpect" in line]
             self._parsed.fail(self._failure, said[:1])
         self._failure = []
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 JAVASCRIPT = Format(

@@ -40,6 +40,7 @@ class CommandMatcher:
     summary   True if the rule replaces the text by a summary. Then the matching command must be the only one that
               prints, since text of other commands would be lost. Otherwise it must only be the last one that prints
     unless    an expression for commands that the rule does not apply to, or None
+    beside    an expression for commands that may print beside the matching one: the summary keeps their lines
 
     `other` matches every command that no earlier rule matched, unless one of its printing commands matches `unless`.
     `exact`, `prefix` and `regex` are compared with the last printing command, or with the whole line if the printing
@@ -49,12 +50,13 @@ class CommandMatcher:
     Raises ValueError for an invalid expression.
     """
 
-    def __init__(self, match: Match, *, summary: bool, unless: str | None = None) -> None:
+    def __init__(self, match: Match, *, summary: bool, unless: str | None = None, beside: str | None = None) -> None:
         self._exact = match.exact.strip() if match.exact is not None else None
         self._prefix = match.prefix.strip() if match.prefix is not None else None
         self._regex = command_pattern(match.regex) if match.regex is not None else None
         self._unless = command_pattern(unless) if unless is not None else None
         self._summary = summary
+        self._beside = command_pattern(beside) if beside is not None else None
         self.other = match.other is not None
 
     def matches(self, run: CommandRun, *, first: bool = True) -> bool:
@@ -66,9 +68,10 @@ class CommandMatcher:
         if self.other:
             return first and not any(map(self._is_exempt, run.printing or (command,)))
         if command != self._exact:
-            if self._summary and len(run.printing) != 1:
+            printing = self._main(run.printing)
+            if self._summary and len(printing) != 1:
                 return False
-            command = run.printing[-1] if run.printing else command
+            command = printing[-1] if printing else command
         if self._is_exempt(command):
             return False
         if self._exact is not None:
@@ -78,10 +81,21 @@ class CommandMatcher:
             return command.startswith(self._prefix) and (not rest or rest[0].isspace())
         return self._regex is not None and self._regex.search(encoded(command)) is not None
 
+    def _main(self, printing: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the commands without those that may print beside the matching one."""
+        if (beside := self._beside) is None or len(printing) == 1:
+            return printing
+        return tuple(each for each in printing if not beside.search(encoded(each)))
+
     def _is_exempt(self, command: str) -> bool:
         return self._unless is not None and self._unless.search(encoded(command)) is not None
 
 
+_CHECKERS = (
+    r"^(\S*/)?(python\S* -m )?(eslint|ruff|flake8|pylint|black|isort|mypy|(based)?pyright|tsc|prettier|biome|gofmt"
+    r"|rubocop|shellcheck|golangci-lint|cargo (fmt|check|build|clippy)|go (vet|build|fmt)|git status"
+    r"|((npm|pnpm|yarn|bun)( run)?|g?make) (lint|build|format|check|types|type-?check|tsc)\S*)(\s|$)"
+)
 _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec, GitDiffSpec)
 
 
@@ -97,7 +111,8 @@ class CompiledRule:
         # If the end of a text is missing, it may have held the output of the rule's command.
         endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
         summary = endless or isinstance(rule.strategy, _SUMMARIES)
-        self.matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
+        beside = _CHECKERS if isinstance(rule.strategy, TestSummarySpec) else None
+        self.matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless, beside=beside)
         self.restored = _restored(rule.strategy)
         self._spec = rule.strategy
 

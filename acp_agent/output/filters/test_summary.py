@@ -178,9 +178,19 @@ _LOOSE_LINES = 60  # of unrecognised lines, in all places together
 RUN_ENDED = "[the run ended before its totals]"
 
 
-def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int, whole: Sequence[str]) -> tuple[str, bool]:
-    """Return the text, which ends with the number of lines left out, and whether any of them may matter."""
-    page = _Page(parsed, max_failures, trace_lines)
+def rendered(
+    parsed: ParsedOutput,
+    max_failures: int,
+    trace_lines: int,
+    whole: Sequence[str],
+    *,
+    loose_lines: int = _LOOSE_LINES,
+) -> tuple[str, bool]:
+    """Return the text, which ends with the number of lines left out, and whether any of them may matter.
+
+    `loose_lines` is the number of unrecognised lines that are kept.
+    """
+    page = _Page(parsed, max_failures, trace_lines, loose_lines)
     lines = page.lines()
     missing = sum(map(bool, whole)) - sum(bool(line) and not _NOTE.fullmatch(line) for line in lines)
     note = [f"{lines_left_out(missing)[:-1]} in all]"] if missing > 0 else []
@@ -193,12 +203,12 @@ _NOTE = lazy_regex(rf"\[[\d,]+ lines? left out\]|\[of the .*\]|{re.escape(RUN_EN
 class _Page:
     """The text that is made of the parts, in their order."""
 
-    def __init__(self, parsed: ParsedOutput, max_failures: int, trace_lines: int) -> None:
+    def __init__(self, parsed: ParsedOutput, max_failures: int, trace_lines: int, loose_lines: int) -> None:
         self._parsed = parsed
         self._max_failures = max_failures
         self._trace_lines = trace_lines
         unknown = (line for piece in parsed.pieces if isinstance(piece, UnknownLines) for line in piece.lines)
-        self._loose_over = sum(1 for line in unknown if line.strip()) - _LOOSE_LINES
+        self._loose_over = sum(1 for line in unknown if line.strip()) - loose_lines
         self._lines: list[str] = []
         self.cut = False
 
@@ -258,6 +268,8 @@ class SummaryOfTests:
     truncate_stack_trace   lines of details for each failure
     fallback               what to do with a text without test runs
 
+    If other commands print too, none of this counts: only passed tests and progress are left out.
+
     The confidence is Full if only passed tests and progress were left out, Partial if details of a failure or other
     output were, and Fallback if no test run was recognised.
     """
@@ -276,9 +288,14 @@ class SummaryOfTests:
         parsed = ParsedOutput([UnknownLines(list(map(clipped, lines)) if too_long else lines)], cut=too_long)
         for form in _in_order(run):
             parsed.refine(form)
+        mixed = len(run.printing) > 1  # lines of the other commands are among the unknown ones and in failures
         if not parsed.recognised:
-            return self._fallback.apply(text, run) if self._fallback is not None else Applied(text, Confidence.FALLBACK)
-        summary, cut = rendered(parsed, self._max_failures, self._trace_lines, lines)
+            strategy = None if mixed else self._fallback
+            return strategy.apply(text, run) if strategy is not None else Applied(text, Confidence.FALLBACK)
+        if mixed:
+            summary, cut = rendered(parsed, len(lines), len(lines), lines, loose_lines=len(lines))
+        else:
+            summary, cut = rendered(parsed, self._max_failures, self._trace_lines, lines)
         if len(summary) >= len(text):
             return Applied(text, Confidence.FULL)
         return Applied(summary, Confidence.PARTIAL if cut or parsed.cut else Confidence.FULL)

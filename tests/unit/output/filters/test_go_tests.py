@@ -136,3 +136,16 @@ def test_vitest_and_mocha_keep_the_failing_test_and_its_place():
     mocha = applied(SUMMARY, "handwritten_mocha_fail", "npx mocha", 1).text
     assert "AssertionError [ERR_ASSERTION]: 5 == 4" in mocha
     assert "test/sum.test.js:5:14" in mocha
+
+
+def test_the_headings_above_passed_tests_go_with_them_and_what_a_test_printed_stays():
+    text = (
+        "\n  Router\n    .use\n      ✔ takes one\n      ✔ takes two\n\n    .param\n      ✔ needs one\n"
+        "        cache miss for /a\n        cache miss for /b\n      ✔ is called\n\n  Route\n    - is skipped\n\n\n"
+        "  4 passing (12ms)\n  1 pending\n\n"
+    )
+    shown = SUMMARY.apply(text, CommandRun("npx mocha", ("npx mocha",), 0)).text
+    assert shown.split("\n")[:2] == ["        cache miss for /a", "        cache miss for /b"]
+    assert not [line for line in shown.split("\n") if "✔" in line or line in ("  Router", "    .use", "    .param")]
+    assert "    - is skipped" in shown
+    assert "  4 passing (12ms)\n  1 pending\n[" in shown

@@ -418,6 +418,24 @@ def test_a_summary_is_only_made_when_no_other_commands_words_would_be_lost() -> 
     assert rules_for("make; cat notes.md") == []
 
 
+@each_row(
+    "command, rules",
+    [
+        ("npm test 2>&1 && npx eslint lib", ["js-test"]),
+        ("npm run lint && npm test", ["js-test"]),
+        ("pytest -q; ruff check . && python3 -m mypy src | tail -5", ["pytest"]),
+        ("cargo fmt --check && cargo clippy && cargo test", ["cargo-build", "cargo-test"]),
+        ("git status --short; go vet ./... && go test ./...", ["go-test"]),
+        ("pytest -q; git diff", []),
+        ("pytest -q; cat ruff.log", []),
+        ("pytest -q && npm test", []),
+        ("ruff check . && mypy src", []),
+    ],
+)
+def test_tests_are_summed_up_also_beside_linters_and_builds(command: str, rules: list[str]) -> None:
+    assert rules_for(command) == rules
+
+
 def test_a_line_nobody_can_read_gets_only_rules_that_make_no_summary() -> None:
     assert printing_commands(ShellText("make 'x")) == ()
     assert rules_for("make 'x") == ["make"]

@@ -56,6 +56,31 @@ def holds(strategy: Strategy, text: str) -> bool:
     return unchanged and len(result.text) <= len(text)
 
 
+FOUND = [f"src/part_{at}.py:{at}:1: E501 Line too long ({at} > 88)" for at in range(150)]
+TESTS = {
+    "cargo_test_no_fail_fast": "cargo test",
+    "pytest_fail": "pytest",
+    "pytest_fail_v": "pytest -v",
+    "pytest_xdist_v": "pytest -v -n 4",
+    "unittest_fail_v": "python3 -m unittest -v",
+    "handwritten_go_verbose": "go test -v ./...",
+    "handwritten_jest_fail": "npx jest",
+    "handwritten_vitest_fail": "npx vitest run",
+    "handwritten_mocha_fail": "npx mocha",
+}
+
+
+@each_row("name, command", TESTS.items())
+def test_a_summary_beside_a_linter_keeps_every_line_of_the_linter(name: str, command: str):
+    found = "\n".join(FOUND)
+    text = f"{found}\n{sample(name)}\n{found}\n"
+    result = SUMMARIES[0].apply(
+        text, CommandRun(f"ruff check .; {command}; mypy .", ("ruff check .", command, "mypy ."))
+    )
+    assert [line for line in result.text.split("\n") if line in FOUND] == FOUND + FOUND
+    assert len(result.text) <= len(text)
+
+
 @settings(max_examples=settings.default.max_examples * 3)
 @given(st.sampled_from(STRATEGIES), st.lists(st.sampled_from(LINES), max_size=60))
 def test_lines_in_any_order_never_fail_and_never_grow(strategy: Strategy, lines: list[str]):
