@@ -8,6 +8,7 @@
     /compact, compress_context   The same, because the user or the model asked for it.
     context too long        The model refused the request. A summary is written, then every old output is replaced
                             except those of the last round.
+    newest outputs          If they alone are too long, they are cut, so that the turn goes on.
 
 Summaries form the knowledge block at the head of the conversation. They stay byte for byte until the block fills a
 quarter of the budget; the next summary then covers the block, too. Messages are removed only after their summary has
@@ -17,7 +18,7 @@ arrived, so a failure loses nothing.
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Self
 from uuid import uuid4
@@ -36,6 +37,7 @@ from acp_agent.core.ports import Provider
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import Compaction, Summaries, Summary
 from acp_agent.core.sessions import OVERFLOW_PREFIX
+from acp_agent.text import clip, counted
 
 _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 
@@ -114,6 +116,32 @@ def _stub(name: str, part: ToolResultPart) -> str:
     return f"[The output of {name} was cleared to save room: {len(part.text):,} characters{pictures}. {again}]"
 
 
+_SHORTEST = 1_000  # characters of an output that is cut
+_CUT = "[This output was cut, because the conversation fills the context. Ask for less at a time.]"
+
+
+def cutting(messages: Sequence[Message], wanted: float) -> Pruning:
+    """Plan to cut the longest outputs of all rounds, until `wanted` tokens are free. At last, their pictures go."""
+    results = [part for message in messages for part in message.parts if isinstance(part, ToolResultPart)]
+    plan, limit = Pruning(), max((len(part.text) for part in results), default=0) + _SHORTEST
+    while plan.freed < wanted and limit > _SHORTEST:
+        limit = max(limit * 4 // 5, _SHORTEST)
+        shorter = {part.id: _shorter(part, limit) for part in results}
+        saved = {part.id: part_tokens(part) - part_tokens(shorter[part.id]) for part in results}
+        gains = {id_: tokens for id_, tokens in saved.items() if tokens > 0}
+        plan = Pruning({id_: shorter[id_] for id_ in gains}, sum(gains.values()))
+    return plan
+
+
+def _shorter(part: ToolResultPart, limit: int) -> ToolResultPart:
+    text, images = part.text.removesuffix(f"\n{_CUT}"), part.images
+    if images and limit == _SHORTEST:
+        text, images = f"{text}\n[{counted(len(images), 'image')} left out]", ()
+    elif len(text) <= limit:
+        return part
+    return replace(part, text=f"{clip(text, limit)}\n{_CUT}", images=images)
+
+
 _WINDOW = 32_000  # tokens assumed for a model whose context window is not known
 _SUMMARY = (256, 4_000)  # fewest and most tokens of a summary
 _SUMMARY_PART = 20  # a summary may have this fraction (1/20) of the budget
@@ -122,7 +150,8 @@ _DOWN_TO = 2 / 3  # of the soft threshold: where clearing stops
 _WELL_UNDER = 5 / 6  # of the soft threshold: clearing must reach this to be worth the prompt cache
 _MUCH = 0.1  # of the budget: what clearing must free so that it comes before a summary of the running turn
 _LOOK_AGAIN = 0.05  # of the budget: how much must be added before clearing is planned again
-_KEPT_ROUNDS = 2  # rounds whose outputs are never cleared
+_KEPT_ROUNDS = 2  # rounds whose outputs are not cleared, unless a summary is not enough
+_REFUSED = 3 / 4  # the part of a conversation, which the model refused as too long, that is sent again at most
 
 
 @frozen
@@ -200,11 +229,13 @@ class Compactor:
         if not self._history.earlier and used - plan.freed <= budget * limits.hard and plan.freed >= budget * _MUCH:
             await self._prune(plan)  # before a summary takes rounds of the turn itself
             return True
-        if await self._triggered():
-            return self._history.estimate() <= budget * limits.hard
-        if plan.stubs:
+        if not await self._triggered() and plan.stubs:
             await self._prune(plan)
-        return False
+        if self._failed:
+            return False
+        if self._history.estimate() > budget * limits.hard:
+            await self._cut(budget * (limits.soft + limits.hard) / 2)
+        return self._history.estimate() <= budget * limits.hard
 
     async def shorten(self) -> bool:
         before = self._history.estimate()
@@ -214,15 +245,29 @@ class Compactor:
         plan = pruning(self._history.messages(), math.inf, kept_rounds=1)
         if plan.stubs:
             await self._prune(plan)
+        if self._history.estimate() > before * _REFUSED:
+            await self._cut(before * _REFUSED)
         return self._history.estimate() < before
 
+    async def _cut(self, room: float) -> None:
+        """Bring the conversation down to `room` tokens: clear the outputs before the last round, then cut the rest."""
+        plan = pruning(self._history.messages(), self._history.estimate() - room, kept_rounds=1)
+        if plan.stubs:
+            await self._prune(plan)
+        before = self._history.estimate()
+        plan = cutting(self._history.messages(), before - room) if before > room else Pruning()
+        if plan.stubs:
+            self._history.replace_results(plan.stubs)
+            what = counted(len(plan.stubs), "tool output")
+            told = f"Cut {what} to fit the context: {_tokens(before, self._history.estimate())}."
+            await self._emit(Notice(Severity.INFO, told))
+
     async def _triggered(self) -> bool:
-        """Summarize, unless that has failed in this turn. Return whether it succeeded."""
+        """Summarize, unless that has failed in this turn or would save nothing. Return whether it succeeded."""
         earlier, used = self._history.earlier, self._history.estimate()
         long = not earlier or used - messages_tokens(earlier) > self._budget() * self._thresholds.soft
         begun = self._history.begun(_KEPT_ROUNDS) if long else ()
-        if self._failed or not (earlier or begun):
-            self._failed = True
+        if self._failed or messages_tokens((*earlier, *begun[1:])) < _summary_tokens(self._budget()) // 2:
             return False
         try:
             told = await self.compact(Compaction.TRIGGERED, begun=begun)
@@ -290,7 +335,7 @@ class Compactor:
         old = (Message(Role.USER, kept), *earlier) if covered else earlier
         gone, before = (*old, *begun[1:]), history.estimate()
         replaced = messages_tokens(gone)
-        tokens = min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1])
+        tokens = _summary_tokens(budget)
         record = await self._record((*old, *begun), focus, tokens, card)
         section = summary.section(record, of_turn=bool(begun))
         if part_tokens(section) >= replaced:
@@ -341,6 +386,11 @@ class Compactor:
 
 CompactorFactory = Callable[[History, EventSink, Callable[[], int]], Compactor]
 """Makes the compactor of a conversation. The last argument returns the tokens that the conversation may fill."""
+
+
+def _summary_tokens(budget: int) -> int:
+    """Return the most tokens of a summary."""
+    return min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1])
 
 
 def _tokens(before: int, after: int) -> str:

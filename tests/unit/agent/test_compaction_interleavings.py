@@ -101,8 +101,9 @@ async def test_after_anything_the_history_is_valid_and_the_next_prompt_works(
             await _compact(talk, canceller, cancel_at)
         messages = talk.history.messages()
         assert_acceptable(messages)
-        if not talk.store.kept and "was cleared" not in repr(messages) and before:
-            assert messages[: len(before) - 1] == before[:-1], "nothing goes without a summary or a stub"
+        shortened = "was cleared" in repr(messages) or "This output was cut" in repr(messages)
+        if not talk.store.kept and not shortened and before:
+            assert messages[: len(before) - 1] == before[:-1], "nothing goes without a summary, a stub or a note"
         before = messages
     talk.history.clear()
     talk.agent.provider = ScriptedProvider([Step(text="End.")])
