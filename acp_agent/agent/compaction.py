@@ -218,21 +218,19 @@ class Compactor:
         if used <= budget * limits.soft:
             return True
         if self._vain_up_to >= used <= budget * limits.hard:
-            return not self._failed
+            return True
         plan = pruning(self._history.messages(), used - budget * limits.soft * _DOWN_TO, kept_rounds=_KEPT_ROUNDS)
         if used - plan.freed <= budget * limits.soft * _WELL_UNDER:
             await self._prune(plan)
             return True
         if used <= budget * limits.hard:
             self._vain_up_to = used + budget * _LOOK_AGAIN
-            return not self._failed
+            return True
         if not self._history.earlier and used - plan.freed <= budget * limits.hard and plan.freed >= budget * _MUCH:
             await self._prune(plan)  # before a summary takes rounds of the turn itself
             return True
         if not await self._triggered() and plan.stubs:
             await self._prune(plan)
-        if self._failed:
-            return False
         if self._history.estimate() > budget * limits.hard:
             await self._cut(budget * (limits.soft + limits.hard) / 2)
         return self._history.estimate() <= budget * limits.hard

@@ -79,9 +79,12 @@ async def test_a_first_round_that_the_model_refuses_as_too_long_is_cut_and_sent_
     assert ADVICE in talk.results[0].text
 
 
-async def test_after_a_summary_that_failed_nothing_is_cut() -> None:
+async def test_a_summary_that_fails_does_not_end_a_turn_whose_outputs_can_be_cut() -> None:
     failed = ProviderError("it answered 500", kind=ProviderErrorKind.SERVER)
-    talk = Compacting([says("word " * 400), reading(40_000), says("never")], {"read": output}, summaries=[failed])
+    script = [says("word " * 400), reading(40_000), reading(40_000), says("done")]
+    talk = Compacting(script, {"read": output}, summaries=[failed])
     await talk.prompt("first")
-    assert await talk.prompt("second") is StopReason.MAX_TOKENS
-    assert ADVICE not in talk.results[0].text
+    assert await talk.prompt("second") is StopReason.END_TURN
+    assert [ADVICE in part.text or "was cleared" in part.text for part in talk.results] == [True, True]
+    assert "first" in talk.history.messages()[0].text
+    assert talk.history.estimate() < 9_000
