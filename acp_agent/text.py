@@ -225,6 +225,11 @@ def clip(text: str, limit: int) -> str:
     return f"{head}{before}{marker}\n{tail}"
 
 
+def abbreviated(text: str, limit: int) -> str:
+    """Return the first `limit` characters of a text, and an ellipsis if there are more."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
 def head_and_tail(text: str, longest: int) -> str:
     """Return a text, or its head and its tail with a note between: either end may be what matters."""
     if len(text) <= longest:

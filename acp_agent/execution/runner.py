@@ -34,7 +34,7 @@ from acp_agent.gates.gate import CallFacts, Gate, Gates
 from acp_agent.gates.permission import Approved
 from acp_agent.log import Log
 from acp_agent.output.sanitize import faithful
-from acp_agent.text import title
+from acp_agent.text import abbreviated, title
 from acp_agent.workspace.beneath import category_of, in_words
 
 Repair: TypeAlias = Callable[[ToolCall, ToolSpec, ToolFailure], Awaitable[JsonObject | None]]
@@ -83,8 +83,7 @@ class RepairedArguments:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return abbreviated(" ".join(text.split()), _LONGEST)
 
 
 _CLEAN_UP = 5.0

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from acp_agent.core.data import frozen
-from acp_agent.text import visible
+from acp_agent.text import abbreviated, visible
 
 if TYPE_CHECKING:
     from yaml.events import Event
@@ -273,14 +273,13 @@ def text_of(value: Value) -> str:
     """Return the text of a value for a message."""
     match value:
         case str():
-            return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+            return repr(abbreviated(value, _SHOWN))
         case None:
             return "nothing"
         case bool():
             return str(value).lower()
         case list() | dict():
-            text = json.dumps(value, ensure_ascii=False, default=str)
-            return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            return abbreviated(json.dumps(value, ensure_ascii=False, default=str), _SHOWN)
         case _:
             return str(value)
 

@@ -21,6 +21,7 @@ from acp_agent.core.sessions import DuePrompt, ScheduledPrompt
 from acp_agent.extend.timing import Every, Once, Timing, told, understood, zone_of
 from acp_agent.log import Log
 from acp_agent.store.schedule import Firing, StoredSchedule
+from acp_agent.text import abbreviated
 
 _log = Log(__name__)
 _LOOK = 30.0
@@ -210,8 +211,7 @@ class SessionSchedule:
     # -------------------------------------------------------------------------------------- telling
 
     def _line(self, each: ScheduledPrompt) -> str:
-        words = " ".join(each.text.split())
-        short = words if len(words) <= _LINE else f"{words[:_LINE]}…"
+        short = abbreviated(" ".join(each.text.split()), _LINE)
         extras = [", skipped if missed" if each.skips_missed else "", ", made by the model" if each.by_model else ""]
         following = "it runs now" if each.firing and each.due is None else f"next {self._told(each.due)}"
         when = f"`{each.words}`" if "*" in each.words else f"**{each.words}**"

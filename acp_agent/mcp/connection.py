@@ -18,7 +18,7 @@ from acp_agent.core.ports import Elicitor
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.net.hosts import Resolve, system_resolve
-from acp_agent.text import visible
+from acp_agent.text import abbreviated, visible
 
 if TYPE_CHECKING:
     from acp_agent.mcp.channel import MessageChannel
@@ -217,8 +217,7 @@ class ServerConnection(McpConnection):
         reason = f"{self._reason}, saying: {self._server_text}" if self._server_text else self._reason
         lost = (reason, self._advice(reason)) if self._state is not McpState.READY else ()
         said = (*lost, *self._warnings, *self._troubles)
-        text = visible("; ".join(part for part in said if part))
-        return text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
+        return abbreviated(visible("; ".join(part for part in said if part)), _LONGEST_PROBLEM)
 
     @property
     def contained(self) -> bool:

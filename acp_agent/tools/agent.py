@@ -33,8 +33,8 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.shape import Field
-from acp_agent.text import counted, title
-from acp_agent.tools.tool import WHOLE, Params, Text, Tool
+from acp_agent.text import abbreviated, counted, title
+from acp_agent.tools.tool import WHOLE, Params, SessionTool, Text, Tool
 
 _LISTED = 15
 """Agents whose names and descriptions are in the schema; the others are listed by `list`."""
@@ -209,10 +209,7 @@ class EvaluateTool(Tool[EvaluateParams]):
 
     def __init__(self, offered: Callable[[], Sequence[OfferedAgent]] = tuple, *, for_model: bool = True) -> None:
         self._offered = offered
-        self._spec = replace(super().spec(), delegates=True, alone=True, users_only=not for_model)
-
-    def spec(self) -> ToolSpec:
-        return self._spec
+        self._spec = replace(self._spec, delegates=True, alone=True, users_only=not for_model)
 
     def title(self, params: EvaluateParams) -> str:
         return title(f"{params.generator}, judged by {params.evaluator}: {params.task}")
@@ -253,8 +250,8 @@ class HandoffParams(Params):
     message: Annotated[Text, Field(min_length=1, max_length=50_000, description="What it is to do")]
 
 
-class HandoffTool(Tool[HandoffParams]):
-    """The tool that lets the session go on under another definition."""
+class HandoffTool(SessionTool[HandoffParams]):
+    """The tool that lets the session go on under another definition, whose calls are judged one by one."""
 
     name = "handoff"
     kind = ToolKind.THINK
@@ -262,18 +259,10 @@ class HandoffTool(Tool[HandoffParams]):
     params = HandoffParams
 
     def __init__(self) -> None:
-        self._spec = replace(super().spec(), delegates=True, alone=True)
-
-    def spec(self) -> ToolSpec:
-        return self._spec
+        self._spec = replace(self._spec, delegates=True, alone=True)
 
     def title(self, params: HandoffParams) -> str:
         return title(f"Hand over to {params.agent}: {params.message}")
-
-    def subjects(self, params: HandoffParams) -> tuple[Subject, ...]:
-        """Return no subject: the agent's own calls are judged one by one."""
-        del params
-        return ()
 
     async def run(self, params: HandoffParams, context: ToolContext) -> ToolResult:
         told = await _agents(context).hand_over(params.agent)
@@ -314,8 +303,7 @@ def _reason(run: AgentRun) -> str:
 
 
 def _line(task: str) -> str:
-    line = " ".join(task.split())
-    return line if len(line) <= _LINE else f"{line[:_LINE]}…"
+    return abbreviated(" ".join(task.split()), _LINE)
 
 
 # ------------------------------------------------------------------------------------------- other agents

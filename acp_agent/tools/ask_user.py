@@ -9,10 +9,10 @@ from typing import Annotated
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, ToolContext
 from acp_agent.core.secrets import asks_for_secret
-from acp_agent.core.types import Json, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.core.types import Json, JsonObject, ToolKind, ToolResult
 from acp_agent.shape import Field
 from acp_agent.text import title
-from acp_agent.tools.tool import Name, Params, Part, Text, Tool
+from acp_agent.tools.tool import Name, Params, Part, SessionTool, Text
 
 _LABEL = 120  # characters of a question that are shown as the label of a field
 _NOTE = "note"
@@ -39,7 +39,7 @@ class AskUserParams(Params):
     questions: Annotated[list[UserQuestion], Field(min_length=1, max_length=4)]
 
 
-class AskUser(Tool[AskUserParams]):
+class AskUser(SessionTool[AskUserParams]):
     """The tool that shows questions to the user, as one form, through `Backends.elicitor`."""
 
     name = "ask_user"
@@ -50,11 +50,6 @@ class AskUser(Tool[AskUserParams]):
 
     def title(self, params: AskUserParams) -> str:
         return title(params.questions[0].question)
-
-    def subjects(self, params: AskUserParams) -> tuple[Subject, ...]:
-        """Return no subject: only the user is asked."""
-        del params
-        return ()
 
     async def run(self, params: AskUserParams, context: ToolContext) -> ToolResult:
         _refuse_unfit(params)

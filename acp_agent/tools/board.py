@@ -12,10 +12,10 @@ from acp_agent.core.delegation import BoardChange, Mailbox, SubAgents, TaskBoard
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, BoardTask, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.core.types import JsonObject, ToolKind, ToolResult
 from acp_agent.shape import BeforeValidator, Field
 from acp_agent.text import counted, defanged, title, visible
-from acp_agent.tools.tool import WHOLE, Name, Params, Part, Text, Tool
+from acp_agent.tools.tool import WHOLE, Name, Params, Part, SessionTool, Text
 
 
 def _as_text(value: object) -> object:
@@ -55,7 +55,7 @@ class TasksParams(Params):
     ] = ""
 
 
-class Tasks(Tool[TasksParams]):
+class Tasks(SessionTool[TasksParams]):
     """The tool that works on the board of `Backends.agents`."""
 
     name = "tasks"
@@ -80,11 +80,6 @@ class Tasks(Tool[TasksParams]):
                 return title(f"Search the tasks: {params.text}")
             case action:
                 return title(f"{action.capitalize()} {params.id or 'the next task'}")
-
-    def subjects(self, params: TasksParams) -> tuple[Subject, ...]:
-        """Return no subject: the board is only shown."""
-        del params
-        return ()
 
     async def run(self, params: TasksParams, context: ToolContext) -> ToolResult:
         board, who = _shared(context).board, _caller(context)
@@ -218,7 +213,7 @@ class MessagesParams(Params):
     wait: Annotated[int, Field(ge=0, le=60, description="Seconds that read waits for a message"), WHOLE] = 0
 
 
-class Messages(Tool[MessagesParams]):
+class Messages(SessionTool[MessagesParams]):
     """The tool that sends and reads the messages of `Backends.agents`."""
 
     name = "messages"
@@ -235,11 +230,6 @@ class Messages(Tool[MessagesParams]):
                 return title(f"Message to {params.to}: {params.text}")
             case "broadcast":
                 return title(f"Message to all: {params.text}")
-
-    def subjects(self, params: MessagesParams) -> tuple[Subject, ...]:
-        """Return no subject: messages stay within the session."""
-        del params
-        return ()
 
     async def run(self, params: MessagesParams, context: ToolContext) -> ToolResult:
         mail, who = _shared(context).mail, _caller(context)

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.shape import Field
 from acp_agent.text import visible
-from acp_agent.tools.tool import Name, Params, Part, Text, Tool
+from acp_agent.tools.tool import Name, Params, Part, SessionTool, Text
 
 _LINE = 200  # characters of a step in the result for the model
 
@@ -35,7 +35,7 @@ class UpdatePlanParams(Params):
     entries: Annotated[list[PlanStep], Field(max_length=50)]
 
 
-class UpdatePlan(Tool[UpdatePlanParams]):
+class UpdatePlan(SessionTool[UpdatePlanParams]):
     """The tool that hands the plan to `Backends.show_plan`. The plan stays until the model changes it."""
 
     name = "update_plan"
@@ -45,11 +45,6 @@ class UpdatePlan(Tool[UpdatePlanParams]):
 
     def title(self, params: UpdatePlanParams) -> str:
         return f"Plan: {_progress(params)}"
-
-    def subjects(self, params: UpdatePlanParams) -> tuple[Subject, ...]:
-        """Return no subject: the plan is only shown."""
-        del params
-        return ()
 
     async def run(self, params: UpdatePlanParams, context: ToolContext) -> ToolResult:
         entries = tuple(step.entry() for step in params.entries)
@@ -72,18 +67,13 @@ class CompressContextParams(Params):
     focus: Annotated[Text, Field(max_length=500)] = Field(default="", description="What the summary must keep")
 
 
-class CompressContext(Tool[CompressContextParams]):
+class CompressContext(SessionTool[CompressContextParams]):
     """The tool that asks `Backends.compressor`. It changes only the conversation."""
 
     name = "compress_context"
     kind = ToolKind.OTHER
     mutates = False
     params = CompressContextParams
-
-    def subjects(self, params: CompressContextParams) -> tuple[Subject, ...]:
-        """Return no subject: nothing outside of the conversation is touched."""
-        del params
-        return ()
 
     async def run(self, params: CompressContextParams, context: ToolContext) -> ToolResult:
         compressor = context.backends.compressor

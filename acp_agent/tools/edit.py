@@ -47,11 +47,6 @@ async def _is_below_a_file(files: FileSystem, path: str) -> bool:
     return kind is not EntryKind.DIRECTORY
 
 
-def shown_text(context: ToolContext) -> str | None:
-    """Return the old text of the change that the user was shown, or None. `commit` compares the file with it."""
-    return context.previewed[0].old_text if context.previewed else None
-
-
 def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
     """Return the change of one file, with an absolute path.
 
@@ -73,20 +68,6 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
         )
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
     return Diff(files.resolve(path, Access.WRITE), old, new)
-
-
-async def commit(made: Diff, path: str, context: ToolContext) -> str:
-    """Write the change if it is the one the user was shown and the file is unchanged since. Return the text now.
-
-    Raises ToolError (permanent_failure) if the path or the file changed in between.
-    """
-    if context.previewed and made not in context.previewed:
-        raise ToolError(
-            ToolErrorCategory.PERMANENT_FAILURE,
-            f"{visible(path)}: file changed between diff preview and write; aborting",
-            "Read the file again, then repeat the change.",
-        )
-    return await context.files.write_text(path, made.new_text, expected=made.old_text)
 
 
 _MAX_SHOWN_CHARS = 200
@@ -165,8 +146,18 @@ class FileWriter(Tool[P]):
             raise StaleFile(path, diff)
 
     async def _commit(self, made: Diff, path: str, context: ToolContext) -> tuple[Diff, str]:
-        """Write the change and note the text. Return the change, and how the editor altered the text, for the model."""
-        now = await commit(made, path, context)
+        """Write the change and note the text. Return the change, and how the editor altered the text, for the model.
+
+        Raises ToolError (permanent_failure) if the change is not the one that the user was shown, or if the file
+        changed in between.
+        """
+        if context.previewed and made not in context.previewed:
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                f"{visible(path)}: file changed between diff preview and write; aborting",
+                "Read the file again, then repeat the change.",
+            )
+        now = await context.files.write_text(path, made.new_text, expected=made.old_text)
         await self._note(made.path, now, context.agent.id if context.agent else "")
         if now == made.new_text:
             return made, ""
@@ -211,10 +202,10 @@ class Edit(FileWriter[EditParams]):
         return (made,)
 
     async def run(self, params: EditParams, context: ToolContext) -> ToolResult:
-        old = shown_text(context)
+        shown = context.previewed  # writing compares it with the file
         try:
-            if old is None:
-                old = await self._text(params, context.files)
+            old = shown[0].old_text if shown else None
+            old = await self._text(params, context.files) if old is None else old
             made, edited = await self._change(params, context.files, old)
         except ExplainedFailure as failure:
             return self.failed(failure)

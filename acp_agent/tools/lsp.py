@@ -19,18 +19,17 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
-from acp_agent.text import counted, title, visible
+from acp_agent.text import abbreviated, counted, title, visible
 from acp_agent.tools.lsp_answer import (
-    FIRST,
     MOST,
     FilePlace,
     Symbol,
     TextRange,
-    clipped,
     diagnostics,
     entries,
     hover,
     places,
+    position,
     read_span,
     symbols,
     to_wire,
@@ -145,7 +144,7 @@ class FileTool(LanguageServerTool[P]):
 
     def params_to_wire(self, params: P) -> JsonObject:
         """Return the parameters besides the file: the position, if the tool asks about one."""
-        return position(params) if isinstance(params, PositionParams) else {}
+        return position(params.line, params.column) if isinstance(params, PositionParams) else {}
 
     @abstractmethod
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
@@ -167,11 +166,6 @@ class FileTool(LanguageServerTool[P]):
 def _path(params: Params) -> str:
     assert isinstance(params, FileParams)
     return params.path
-
-
-def position(params: PositionParams) -> JsonObject:
-    """Return a position in LSP's form."""
-    return {"line": params.line - 1 + FIRST, "character": params.column - 1 + FIRST}
 
 
 def listed(lines: list[str], nothing: str, most: int) -> str:
@@ -236,7 +230,7 @@ class LspReferences(FileTool[LspReferencesParams]):
     def params_to_wire(self, params: LspReferencesParams) -> JsonObject:
         # Some clients read this name, others that of LSP's ReferenceContext.
         included = params.include_declaration
-        return {**position(params), "includeDeclaration": included, "include_declaration": included}
+        return {**super().params_to_wire(params), "includeDeclaration": included, "include_declaration": included}
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
@@ -375,7 +369,7 @@ def _text_edits(uri: str, texts: Json) -> Iterator[FileEdit]:
             continue
         span, new_text = read_span(text.get("range")), text.get("newText", text.get("new_text"))
         if span is not None and isinstance(new_text, str):
-            yield FileEdit(uri, span, clipped(new_text, _LONGEST_NEW_TEXT))
+            yield FileEdit(uri, span, abbreviated(new_text, _LONGEST_NEW_TEXT))
 
 
 def _listed(value: Json) -> list[Json]:

@@ -10,10 +10,8 @@ from itertools import islice
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.text import visible
+from acp_agent.text import abbreviated, visible
 
-FIRST = 0
-"""The number of the first line and column on the wire."""
 MOST = 10_000
 """How many entries of an answer are read."""
 
@@ -98,10 +96,12 @@ class Symbol:
 
 def to_wire(span: TextRange) -> JsonObject:
     """Return an LSP range."""
-    return {
-        "start": {"line": span.line - 1 + FIRST, "character": span.column - 1 + FIRST},
-        "end": {"line": span.end_line - 1 + FIRST, "character": span.end_column - 1 + FIRST},
-    }
+    return {"start": position(span.line, span.column), "end": position(span.end_line, span.end_column)}
+
+
+def position(line: int, column: int) -> JsonObject:
+    """Return an LSP position."""
+    return {"line": line - 1, "character": column - 1}
 
 
 def read_span(value: Json) -> TextRange | None:
@@ -111,7 +111,7 @@ def read_span(value: Json) -> TextRange | None:
             "start": {"line": int(line), "character": int(column)},
             "end": {"line": int(end_line), "character": int(end_column)},
         } if all(0 <= each <= _LAST for each in (line, column, end_line, end_column)):
-            return TextRange(*(each + 1 - FIRST for each in (line, column, end_line, end_column)))
+            return TextRange(*(each + 1 for each in (line, column, end_line, end_column)))
         case _:
             return None
 
@@ -187,7 +187,7 @@ def _diagnostic(entry: Json, uri: str) -> LspDiagnostic | None:
     if isinstance(code, dict):
         code = code.get("value")
     span = read_span(entry.get("range")) or read_span({"start": entry, "end": entry})
-    message = visible(clipped(message, _LONGEST_MESSAGE))
+    message = visible(abbreviated(message, _LONGEST_MESSAGE))
     return LspDiagnostic(named, span, _severity(entry.get("severity")), message, word(code))
 
 
@@ -230,9 +230,4 @@ def word(value: Json) -> str:
     """Return a short text on one line, "" for anything that is neither text nor an integer."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    return visible(clipped(" ".join(str(value).split()), _LONGEST_NAME))
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return the first `limit` characters, with a sign if there were more."""
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return visible(abbreviated(" ".join(str(value).split()), _LONGEST_NAME))

@@ -13,11 +13,11 @@ from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.services import PastMessage, Remembered
-from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
+from acp_agent.core.types import Json, ToolKind, ToolResult
 from acp_agent.core.untrusted import utc
 from acp_agent.shape import Field
 from acp_agent.text import defanged, title
-from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool, quote
+from acp_agent.tools.tool import WHOLE, Name, Params, SessionTool, Text, quote
 
 _NOT_SAVED = "Go on without it. Tell the user if they asked for it."
 _GO_ON = "Go on without notes of earlier sessions."
@@ -32,8 +32,8 @@ class MemorySaveParams(Params):
     content: Name
 
 
-class MemorySave(Tool[MemorySaveParams]):
-    """The tool that writes through the Memories port."""
+class MemorySave(SessionTool[MemorySaveParams]):
+    """The tool that writes through the Memories port. It asks because it mutates."""
 
     name = "memory_save"
     kind = ToolKind.OTHER
@@ -42,11 +42,6 @@ class MemorySave(Tool[MemorySaveParams]):
 
     def title(self, params: MemorySaveParams) -> str:
         return title(f"Remember: {params.content}")
-
-    def subjects(self, params: MemorySaveParams) -> tuple[Subject, ...]:
-        """Return no subject, because it touches only our own store. It asks because it mutates."""
-        del params
-        return ()
 
     async def summary(self, params: MemorySaveParams, files: FileSystem) -> str:
         del files
@@ -77,7 +72,7 @@ class MemorySearchParams(Params):
     limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
 
 
-class MemorySearch(Tool[MemorySearchParams]):
+class MemorySearch(SessionTool[MemorySearchParams]):
     """The tool that reads through the Memories port. It is not cacheable, because other sessions write there, too."""
 
     name = "memory_search"
@@ -87,11 +82,6 @@ class MemorySearch(Tool[MemorySearchParams]):
 
     def title(self, params: MemorySearchParams) -> str:
         return title(f"Recall: {params.query}") if params.query.strip() else "Recall the newest notes"
-
-    def subjects(self, params: MemorySearchParams) -> tuple[Subject, ...]:
-        """Return no subject: it touches only our own store."""
-        del params
-        return ()
 
     async def run(self, params: MemorySearchParams, context: ToolContext) -> ToolResult:
         memories = context.backends.memories

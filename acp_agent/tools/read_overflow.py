@@ -12,11 +12,11 @@ from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import UNKNOWN_OVERFLOW
 from acp_agent.core.sessions import OVERFLOW_PREFIX
-from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.regex import LinearRegex
 from acp_agent.shape import Field
 from acp_agent.text import counted, visible
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, skipped
+from acp_agent.tools.tool import WHOLE, Name, Params, SessionTool, cut, quote, skipped
 
 _BLOCK = 64 * 1024
 
@@ -198,8 +198,10 @@ class ReadOverflowParams(Params):
     pattern: Name | None = Field(default=None, description="RE2 syntax")
 
 
-class ReadOverflow(Tool[ReadOverflowParams]):
+class ReadOverflow(SessionTool[ReadOverflowParams]):
     """The tool that reads the texts `Backends.overflow` keeps. A page is never too long itself.
+
+    The text was shown to this conversation in part, and only its id finds it.
 
     max_chars   the longest page with notices, below the overflow threshold. Raises ValueError under 800
     """
@@ -211,14 +213,8 @@ class ReadOverflow(Tool[ReadOverflowParams]):
 
     def __init__(self, *, max_chars: int = 20_000) -> None:
         if max_chars < SMALLEST:
-            msg = f"max_chars = {max_chars}: expected at least {SMALLEST}"
-            raise ValueError(msg)
+            raise ValueError(f"max_chars = {max_chars}: expected at least {SMALLEST}")
         self._max_chars = max_chars
-
-    def subjects(self, params: ReadOverflowParams) -> tuple[Subject, ...]:
-        """Return no subject: the text was shown to this conversation in part, and only its id finds it."""
-        del params
-        return ()
 
     async def run(self, params: ReadOverflowParams, context: ToolContext) -> ToolResult:
         reference = params.id.strip().removeprefix(OVERFLOW_PREFIX).lower()

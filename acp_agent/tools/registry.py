@@ -140,8 +140,7 @@ class Registry:
     def __init__(self, tools: Sequence[RegisteredTool]) -> None:
         self._tools: Mapping[str, RegisteredTool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
-            msg = f"two tools share a name: {', '.join(tool.name for tool in tools)}"
-            raise ValueError(msg)
+            raise ValueError(f"two tools share a name: {', '.join(tool.name for tool in tools)}")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Scheduler
-from acp_agent.core.types import Subject, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import ToolKind, ToolResult, ToolSpec
 from acp_agent.shape import Field
 from acp_agent.text import title
-from acp_agent.tools.tool import Params, Text, Tool
+from acp_agent.tools.tool import Params, SessionTool, Text
 
 
 class SchedulerParams(Params):
@@ -29,7 +29,7 @@ class SchedulerParams(Params):
     number: Annotated[Text, Field(max_length=20)] = Field(default="", description="For cancel, also all")
 
 
-class SchedulerTool(Tool[SchedulerParams]):
+class SchedulerTool(SessionTool[SchedulerParams]):
     """The tool that hands prompts to the session's scheduler, which `found` returns; None if nothing is stored."""
 
     name = "scheduler"
@@ -52,11 +52,6 @@ class SchedulerTool(Tool[SchedulerParams]):
                 return "List the scheduled prompts"
             case "cancel":
                 return title(f"Cancel the scheduled prompt {params.number}")
-
-    def subjects(self, params: SchedulerParams) -> tuple[Subject, ...]:
-        """Return no subject: the calls of a later turn are judged one by one."""
-        del params
-        return ()
 
     async def summary(self, params: SchedulerParams, files: FileSystem) -> str:
         """Return what would be added. Raises ToolError if it cannot be."""

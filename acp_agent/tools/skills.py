@@ -5,31 +5,24 @@ What it says to run or read runs through the gates, as if the model had thought 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Skills, SkillText
-from acp_agent.core.types import Frame, Subject, ToolKind, ToolResult
+from acp_agent.core.types import Frame, ToolKind, ToolResult
 from acp_agent.shape import Field
 from acp_agent.text import title
-from acp_agent.tools.tool import WHOLE, Name, Params, Text, Tool
-
-P = TypeVar("P", bound=Params)
+from acp_agent.tools.tool import WHOLE, Name, P, Params, SessionTool, Text, Tool
 
 
-class SkillTool(Tool[P]):
-    """A tool that only reads what the session knows of skills."""
+class SkillTool(SessionTool[P]):
+    """A tool that only reads what the session knows of skills. Their texts were read before, with consent."""
 
     mutates = False
 
     def __init__(self, skills: Skills) -> None:
         self._skills = skills
-
-    def subjects(self, params: P) -> tuple[Subject, ...]:
-        """Return no subject: the texts were read before, with the user's consent."""
-        del params
-        return ()
 
 
 class LoadSkillParams(Params):

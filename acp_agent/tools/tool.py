@@ -48,13 +48,11 @@ def _whole(value: object) -> object:
 def _writable(value: str) -> str:
     """Return a text that a file may contain. Raises ValueError."""
     if "\0" in value:
-        msg = f"contains a NUL character at offset {value.index(chr(0))}"
-        raise ValueError(msg)
+        raise ValueError(f"contains a NUL character at offset {value.index(chr(0))}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        msg = f"is not valid Unicode: half a surrogate pair at offset {error.start}"
-        raise ValueError(msg) from None
+        raise ValueError(f"is not valid Unicode: half a surrogate pair at offset {error.start}") from None
     return value
 
 
@@ -584,6 +582,14 @@ class Tool(ABC, Generic[P]):
             predicted_failure=predicted_failure,
             summary=summary,
         )
+
+
+class SessionTool(Tool[P]):
+    """A tool that touches nothing but what belongs to the session: its conversation, its store, its user."""
+
+    def subjects(self, params: P) -> tuple[Subject, ...]:
+        del params
+        return ()
 
 
 def changed(diffs: tuple[Diff, ...]) -> tuple[Location, ...]:

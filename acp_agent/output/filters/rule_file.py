@@ -31,7 +31,7 @@ from acp_agent.output.filters.rule_model import (
 from acp_agent.output.filters.strategy import CommandRun, Restored, Strategy, command_pattern, encoded
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from acp_agent.shape import Problem, Shape, ValidationError, fields
-from acp_agent.text import packaged_table
+from acp_agent.text import abbreviated, packaged_table
 
 
 class CommandMatcher:
@@ -325,5 +325,4 @@ def _shown(value: object) -> str:
 
 
 def _cut(text: str) -> str:
-    line = "".join(char if char.isprintable() else "?" for char in text)
-    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+    return abbreviated("".join(char if char.isprintable() else "?" for char in text), _LONGEST_SHOWN)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
 from acp_agent.core.data import frozen
-from acp_agent.text import lazy_regex, packaged_table
+from acp_agent.text import abbreviated, lazy_regex, packaged_table
 
 MAX_BYTES = 512 * 1024
 """The largest file that is read."""
@@ -255,7 +255,7 @@ _REMOTE_KEY = lazy_regex(
 
 def _danger(name: str, setting: Setting, group: "_Group") -> GitDanger:
     value = setting.value or ""
-    shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+    shown = repr(abbreviated(value, _SHOWN))
     if not group.program:
         return GitDanger(
             f"{name}'s configuration sets {_printable(setting.key)}, which may run programs or lead elsewhere"
