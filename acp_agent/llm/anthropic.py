@@ -53,11 +53,9 @@ from acp_agent.llm.exchange import (
     ServerEvent,
     anthropic_headers,
     broken_stream,
-    parse_event,
+    checked_event,
     read_rest,
-    reported_error,
     shown_deltas,
-    stream_failure,
 )
 from acp_agent.log import Log
 from acp_agent.net.client import HttpClient
@@ -347,10 +345,7 @@ class AnthropicProvider(HttpProvider):
         if reply.complete:
             return ()
         try:
-            message = parse_event(self._endpoint, event)
-            error = reported_error(event, message)
-            if error is not None:
-                raise stream_failure(self._endpoint, error)
+            message = checked_event(self._endpoint, event)
         except ProviderError:
             if reply.is_whole:
                 return ()

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_list, as_object
-from acp_agent.llm.exchange import bearer_header, post_json
+from acp_agent.llm.exchange import ask_json, bearer_header
 from acp_agent.net.client import HttpClient
 
 BATCH: Final = 64
@@ -61,7 +61,7 @@ class HttpEmbedder:
             path, body["encoding_format"] = "/embeddings", "float"
         patience = min(endpoint.timeout, _PATIENCE)
         headers = bearer_header(endpoint)
-        answer = await post_json(self._http, endpoint, path, headers, body, patience=patience, limit=_LIMIT)
+        answer = await ask_json(self._http, endpoint, path, headers, body, patience=patience, limit=_LIMIT)
         raw = as_list(answer.get("embeddings")) if self._ollama else _openai_vectors(answer)
         if len(raw) != len(texts):
             raise self._broken(f"{len(raw)} vectors for {len(texts)} texts")

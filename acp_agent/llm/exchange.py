@@ -7,7 +7,7 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias, TypeVar
@@ -21,10 +21,11 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelText, ModelThought
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_list, as_object, as_text, read_object, write
-from acp_agent.net.client import HttpClient, HttpRequest, StreamedResponse
-from acp_agent.text import lazy_regex
+from acp_agent.net.client import HttpClient, HttpRequest
+from acp_agent.text import abbreviated, lazy_regex
 
 DETAIL_LIMIT: Final = 300
+_Quirk = TypeVar("_Quirk")
 
 _TOO_LONG: Final = lazy_regex(
     r"context.?(length|window|size)|maximum context|prompt is too long|input is too long|too many tokens"
@@ -105,6 +106,15 @@ def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> Pr
 def broken_stream(endpoint: ModelEndpoint, what: str) -> ProviderError:
     """Return the error for a stream that breaks the rules of the API."""
     return ProviderError(f"{endpoint.provider} {what}", kind=ProviderErrorKind.PROTOCOL, status=200)
+
+
+def quirk_in(error: ProviderError, refusals: Iterable[tuple[re.Pattern[str], Sequence[int], _Quirk]]) -> _Quirk | None:
+    """Return the quirk of a server that a refusal names, or None.
+
+    refusals   the words and the statuses of the refusals of each quirk
+    """
+    text = str(error)
+    return next((quirk for words, codes, quirk in refusals if error.status in codes and words.search(text)), None)
 
 
 def _failure(
@@ -192,7 +202,7 @@ def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
     if endpoint.api_key:
         text = text.replace(endpoint.api_key, "[key]")
     line = " ".join(_UNPRINTABLE.sub(" ", _KEY_LIKE.sub("[key]", text[: 10 * DETAIL_LIMIT])).split())
-    return line if len(line) <= DETAIL_LIMIT else f"{line[:DETAIL_LIMIT]}…"
+    return abbreviated(line, DETAIL_LIMIT)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -371,12 +381,7 @@ async def open_event_stream(
     request = HttpRequest(
         peer=endpoint.provider,
         url=endpoint.base_url + path,
-        headers={
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "user-agent": f"acp-agent/{__version__}",
-            **headers,
-        },
+        headers=request_headers("text/event-stream", headers),
         body=body,
         read_timeout=endpoint.timeout,
     )
@@ -417,6 +422,15 @@ def parse_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
         raise broken_stream(endpoint, f"sent an event that cannot be read ({error})") from error
 
 
+def checked_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
+    """Return the JSON object of an event that reports no error. Raises ProviderError."""
+    message = parse_event(endpoint, event)
+    error = reported_error(event, message)
+    if error is not None:
+        raise stream_failure(endpoint, error)
+    return message
+
+
 async def read_rest(events: AsyncGenerator[_T], patience: float) -> list[_T]:
     """Return the events or lines that follow a whole answer, for at most `patience` seconds.
 
@@ -432,10 +446,19 @@ async def read_rest(events: AsyncGenerator[_T], patience: float) -> list[_T]:
     return collected
 
 
-async def get_json(
-    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], *, patience: float, limit: int
+async def ask_json(
+    http: HttpClient,
+    endpoint: ModelEndpoint,
+    path: str,
+    headers: Mapping[str, str],
+    body: JsonObject | None = None,
+    *,
+    patience: float,
+    limit: int,
 ) -> JsonObject:
-    """GET `base_url` + `path` and return the JSON object of the answer. A list becomes the member `data` of an object.
+    """POST a body to `base_url` + `path`, or GET without one, and return the JSON object of the answer.
+
+    A list becomes the member `data` of an object.
 
     patience   the seconds for the whole exchange
     limit      the most bytes of the answer
@@ -444,24 +467,22 @@ async def get_json(
         ProviderError: the status is not 2xx, or the answer is too late, too long or not a JSON object.
 
     """
-    request = HttpRequest(endpoint.provider, endpoint.base_url + path, _headers(headers), None, patience)
-    return await _object(http.send(request), endpoint, patience, limit)
-
-
-async def post_json(
-    http: HttpClient,
-    endpoint: ModelEndpoint,
-    path: str,
-    headers: Mapping[str, str],
-    body: JsonObject,
-    *,
-    patience: float,
-    limit: int,
-) -> JsonObject:
-    """POST a JSON object to `base_url` + `path`. Otherwise as `get_json`."""
-    typed = {**_headers(headers), "content-type": "application/json"}
-    request = HttpRequest(endpoint.provider, endpoint.base_url + path, typed, write(body), patience)
-    return await _object(http.send(request), endpoint, patience, limit)
+    sent = request_headers("application/json", headers, has_body=body is not None)
+    url, data = endpoint.base_url + path, None if body is None else write(body)
+    try:
+        with anyio.fail_after(patience):
+            async with http.send(HttpRequest(endpoint.provider, url, sent, data, patience)) as answer:
+                if not answer.succeeded:
+                    raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
+                received = await answer.body(limit)
+    except TimeoutError as error:
+        message = f"{endpoint.provider} did not answer within {patience:g} s"
+        raise ProviderError(message, kind=ProviderErrorKind.TIMEOUT) from error
+    text = received.decode("utf-8-sig", "replace").strip()
+    try:
+        return read_object(f'{{"data":{text}}}' if text.startswith("[") else text)  # Together sends a list
+    except ValueError as error:
+        raise broken_stream(endpoint, f"sent an answer that cannot be read ({error}): check base_url") from error
 
 
 class HttpProvider:
@@ -516,25 +537,7 @@ def anthropic_headers(endpoint: ModelEndpoint) -> Mapping[str, str]:
     return {"anthropic-version": "2023-06-01"} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
 
 
-def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {"accept": "application/json", "user-agent": f"acp-agent/{__version__}", **headers}
-
-
-async def _object(
-    opening: AbstractAsyncContextManager[StreamedResponse], endpoint: ModelEndpoint, patience: float, limit: int
-) -> JsonObject:
-    try:
-        with anyio.fail_after(patience):
-            async with opening as answer:
-                if not answer.succeeded:
-                    raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
-                body = await answer.body(limit)
-    except TimeoutError as error:
-        raise ProviderError(
-            f"{endpoint.provider} did not answer within {patience:g} s", kind=ProviderErrorKind.TIMEOUT
-        ) from error
-    text = body.decode("utf-8-sig", "replace").strip()
-    try:
-        return read_object(f'{{"data":{text}}}' if text.startswith("[") else text)  # Together sends a list
-    except ValueError as error:
-        raise broken_stream(endpoint, f"sent an answer that cannot be read ({error}): check base_url") from error
+def request_headers(accept: str, headers: Mapping[str, str], *, has_body: bool = True) -> Mapping[str, str]:
+    """Return the headers of a request: those of every request, and those given."""
+    kind = {"content-type": "application/json"} if has_body else {}
+    return {**kind, "accept": accept, "user-agent": f"acp-agent/{__version__}", **headers}

@@ -14,7 +14,7 @@ from acp_agent.config.llm_settings import Effort, ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text
-from acp_agent.llm.exchange import anthropic_headers, bearer_header, get_json, post_json
+from acp_agent.llm.exchange import anthropic_headers, ask_json, bearer_header
 from acp_agent.llm.models import ModelLimits, Price
 from acp_agent.llm.ollama import read_card
 from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
@@ -78,9 +78,7 @@ async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: 
     """Return a model of Ollama with the sizes and abilities that its list leaves out. Raises as `list_models`."""
     endpoint = endpoint_of(config, info.model, _ANY)
     body: JsonObject = {"model": info.model}
-    shown = await post_json(
-        http, endpoint, "/api/show", bearer_header(endpoint), body, patience=_PATIENCE, limit=_LIMIT
-    )
+    shown = await ask_json(http, endpoint, "/api/show", bearer_header(endpoint), body, patience=_PATIENCE, limit=_LIMIT)
     card = read_card(shown)
     return ModelInfo(
         info.provider,
@@ -98,7 +96,7 @@ async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInf
     found: list[ModelInfo] = []
     path = "/v1/models?limit=1000"
     for _ in range(_MOST_PAGES):
-        page = await get_json(http, endpoint, path, headers, patience=_PATIENCE, limit=_LIMIT)
+        page = await ask_json(http, endpoint, path, headers, patience=_PATIENCE, limit=_LIMIT)
         found += [
             ModelInfo(
                 endpoint.provider,
@@ -130,7 +128,7 @@ def _supported(entry: JsonObject, *path: str) -> bool | None:
 
 
 async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
-    page = await get_json(http, endpoint, "/models", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    page = await ask_json(http, endpoint, "/models", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(
             endpoint.provider,
@@ -170,7 +168,7 @@ def _million(value: Json) -> float | None:
 
 
 async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
-    page = await get_json(http, endpoint, "/api/tags", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    page = await ask_json(http, endpoint, "/api/tags", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(
             endpoint.provider,

@@ -16,7 +16,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final, assert_never
 
-from acp_agent import __version__
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import (
@@ -56,6 +55,7 @@ from acp_agent.llm.exchange import (
     http_failure,
     limit_size,
     read_rest,
+    request_headers,
     stream_failure,
     wrong_content,
 )
@@ -476,12 +476,7 @@ class OllamaProvider(HttpProvider):
 
         Raises ProviderError.
         """
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/x-ndjson, application/json",
-            "user-agent": f"acp-agent/{__version__}",
-            **self._headers,
-        }
+        headers = request_headers("application/x-ndjson, application/json", self._headers)
         request = HttpRequest(self.name, self._endpoint.base_url + path, headers, body, patience)
         async with self._http.send(request) as answer:
             if not answer.succeeded:

@@ -53,9 +53,9 @@ from acp_agent.llm.exchange import (
     HttpProvider,
     ServerEvent,
     broken_stream,
-    parse_event,
+    checked_event,
+    quirk_in,
     read_rest,
-    reported_error,
     shown_deltas,
     stream_failure,
 )
@@ -251,19 +251,13 @@ PICTURES_REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 PICTURES_REFUSED_BY: Final = (400, 404, 422, 500)
-_REFUSALS: Final = (
+REFUSALS: Final = (
     (re.compile(r"stream_options|include_usage"), (400, 422), OpenAIQuirk.NO_STREAM_OPTIONS),
     (re.compile(r"max_completion_tokens"), (400, 422), OpenAIQuirk.MAX_COMPLETION_TOKENS),
     (re.compile(r"reasoning_effort"), (400, 422), OpenAIQuirk.NO_REASONING),
     (re.compile(r"(tool.call.id|tool_calls\[\d+\]\.id)\b.*length", re.IGNORECASE), (400, 422), OpenAIQuirk.SHORT_IDS),
     (PICTURES_REFUSED, PICTURES_REFUSED_BY, OpenAIQuirk.NO_IMAGES),
 )
-
-
-def quirk_in(error: ProviderError) -> OpenAIQuirk | None:
-    """Return the quirk that a refusal names, or None."""
-    text = str(error)
-    return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
 
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
@@ -438,7 +432,7 @@ class OpenAIProvider(HttpProvider):
         return _told(self._endpoint, request, self._quirks)
 
     def _adapts(self, error: ProviderError) -> bool:
-        quirk = quirk_in(error)
+        quirk = quirk_in(error, REFUSALS)
         if quirk is None or quirk in self._quirks:
             return False
         self._quirks |= {quirk}
@@ -452,16 +446,8 @@ class OpenAIProvider(HttpProvider):
             reply.end()
             return []
         try:
-            return reply.feed(self._chunk(event))
+            return reply.feed(checked_event(self._endpoint, event))
         except ProviderError:
             if reply.is_whole:
                 return []
             raise
-
-    def _chunk(self, event: ServerEvent) -> JsonObject:
-        """Return the chunk of an event. Raises ProviderError if the event reports an error."""
-        chunk = parse_event(self._endpoint, event)
-        error = reported_error(event, chunk)
-        if error is not None:
-            raise stream_failure(self._endpoint, error)
-        return chunk

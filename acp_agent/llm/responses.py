@@ -55,14 +55,15 @@ from acp_agent.llm.exchange import (
     ServerEvent,
     broken_stream,
     parse_event,
+    quirk_in,
     read_rest,
     reported_error,
     shown_deltas,
     stream_failure,
 )
 from acp_agent.llm.responses_request import (
+    REFUSALS,
     ResponsesQuirk,
-    quirk_in,
     refuses_thoughts,
     request_body,
 )
@@ -442,7 +443,7 @@ class ResponsesProvider(HttpProvider):
             if sent:
                 self._refused |= sent
                 return True
-        quirk = quirk_in(error)
+        quirk = quirk_in(error, REFUSALS)
         if quirk is None or quirk in self._quirks:
             return False
         self._quirks |= {quirk}

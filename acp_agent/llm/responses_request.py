@@ -42,7 +42,7 @@ class ResponsesQuirk(StrEnum):
     NO_THOUGHTS = "no_thoughts"  # servers that do not take reasoning in the history
 
 
-_REFUSALS: Final = (
+REFUSALS: Final = (
     (
         re.compile(r"encrypted content is not supported|parameter:? '?include", re.IGNORECASE),
         (400, 422),
@@ -66,12 +66,6 @@ _THOUGHTS_REFUSED: Final = re.compile(
     r"|type 'reasoning'|reasoning input items|items are not persisted",
     re.IGNORECASE,
 )
-
-
-def quirk_in(error: ProviderError) -> ResponsesQuirk | None:
-    """Return the quirk that a refusal names, or None."""
-    text = str(error)
-    return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
 
 
 def refuses_thoughts(error: ProviderError) -> bool:

@@ -9,8 +9,8 @@ import pytest
 
 from acp_agent.core.errors import ProviderErrorKind
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.exchange import http_failure, stream_failure, wrong_content
-from acp_agent.llm.openai import OpenAIQuirk, quirk_in
+from acp_agent.llm.exchange import http_failure, quirk_in, stream_failure, wrong_content
+from acp_agent.llm.openai import REFUSALS, OpenAIQuirk
 from tests.rows import each_row
 
 KEY = "fake-key-1234567890"
@@ -106,7 +106,7 @@ _FAULTS = [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg":
 def test_a_list_of_faults_is_told_and_names_what_the_server_does_not_take(body: dict) -> None:
     failure = http_failure(ENDPOINT, 422, {}, json.dumps(body).encode())
     assert "Extra inputs are not permitted" in str(failure)
-    assert quirk_in(failure) is OpenAIQuirk.NO_STREAM_OPTIONS
+    assert quirk_in(failure, REFUSALS) is OpenAIQuirk.NO_STREAM_OPTIONS
 
 
 def test_the_users_words_in_a_list_of_faults_are_neither_told_nor_taken_for_the_reason() -> None:

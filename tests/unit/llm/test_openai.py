@@ -29,8 +29,9 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import JsonObject, ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import ModelEndpoint, read_arguments, write
+from acp_agent.llm.exchange import quirk_in
 from acp_agent.llm.models import load_table
-from acp_agent.llm.openai import OpenAIProvider, OpenAIQuirk, OpenAIReply, quirk_in, request_body
+from acp_agent.llm.openai import REFUSALS, OpenAIProvider, OpenAIQuirk, OpenAIReply, request_body
 from acp_agent.net.client import HttpClient
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
@@ -266,7 +267,7 @@ def test_max_tokens_and_the_users_own_fields() -> None:
     ],
 )
 def test_a_refusal_that_names_its_reason_is_understood(status: int, text: str, quirk: OpenAIQuirk | None) -> None:
-    assert quirk_in(ProviderError(text, kind=ProviderErrorKind.INVALID_REQUEST, status=status)) is quirk
+    assert quirk_in(ProviderError(text, kind=ProviderErrorKind.INVALID_REQUEST, status=status), REFUSALS) is quirk
 
 
 @pytest.mark.anyio

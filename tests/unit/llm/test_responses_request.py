@@ -21,11 +21,12 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.endpoint import ModelEndpoint, thought_digests, without_thoughts, write
+from acp_agent.llm.exchange import quirk_in
 from acp_agent.llm.openai import request_body as chat_body
 from acp_agent.llm.responses_request import (
+    REFUSALS,
     ResponsesQuirk,
     family,
-    quirk_in,
     refuses_thoughts,
     request_body,
 )
@@ -330,7 +331,7 @@ def refusal(text: str, status: int = 400) -> ProviderError:
     ],
 )
 def test_a_refusal_that_names_its_reason_is_understood(text: str, quirk: ResponsesQuirk | None) -> None:
-    assert quirk_in(refusal(text)) is quirk
+    assert quirk_in(refusal(text), REFUSALS) is quirk
     assert not refuses_thoughts(refusal(text))
 
 
