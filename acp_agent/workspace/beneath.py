@@ -1,7 +1,7 @@
 """Check a path as text, open a file below a directory or walk through a tree without links, and put errors into words.
 
-There are two ways to open with one contract: `KernelOpener` asks the kernel (openat2, Linux 5.6), `WalkOpener` opens
-one component after the other. Both take a resolved path, which has no link in it. A link that is found on the way was
+There are two ways to open with one contract: `kernel_open` asks the kernel (openat2, Linux 5.6), `walk_open` opens one
+component after the other. Both take a resolved path, which has no link in it. A link that is found on the way was
 swapped in meanwhile, and gives ELOOP.
 
 A path means what it says: nothing in it is expanded. A path that a shell would expand is refused with advice, because
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from acp_agent.core.backends import EntryKind
 from acp_agent.core.data import frozen
@@ -121,11 +121,6 @@ def in_words(error: OSError) -> str:
     return _WORDS.get(error.errno) or os.strerror(error.errno)
 
 
-def not_a_directory(path: str) -> ToolError:
-    """Return the error for a path that exists but is no directory. ENOTDIR can also be about a folder above it."""
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: is a file, not a directory")
-
-
 def category_of(error: OSError) -> ToolErrorCategory:
     """Return the category in which a model is told of a system error."""
     match error:
@@ -177,15 +172,12 @@ _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _ALWAYS
 
 
-class Opener(Protocol):
-    """A way to open `relative` below the directory `root_fd`."""
+Opener: TypeAlias = Callable[[int, str, int], int]
+"""A way to open a path below a directory, given its fd, the path and flags. It returns a new fd, close-on-exec.
 
-    def __call__(self, root_fd: int, relative: str, flags: int) -> int:
-        """Return a new fd, close-on-exec. `relative` is "." or a path without "..", ".", or a leading slash.
-
-        Raises OSError: ELOOP or EXDEV if the path has a link in it or leads out of the root.
-        """
-        ...
+The path is "." or has no "..", "." or leading slash. Raises OSError: ELOOP or EXDEV if the path has a link in it or
+leads out of the directory.
+"""
 
 
 class _OpenHow(ctypes.Structure):
@@ -197,50 +189,38 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-class KernelOpener:
-    """An opener by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race."""
-
-    def __init__(self) -> None:
-        self._libc = _libc()
-
-    def __call__(self, root_fd: int, relative: str, flags: int) -> int:
-        how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGIC_LINKS)
-        path = ctypes.c_char_p(os.fsencode(relative))
-        code = 0
-        for _ in range(_TRIES):
-            fd = self._libc.syscall(
-                ctypes.c_long(_OPENAT2),
-                ctypes.c_long(root_fd),
-                path,
-                ctypes.byref(how),
-                ctypes.c_size_t(ctypes.sizeof(how)),
-            )
-            if fd >= 0:
-                return fd
-            code = ctypes.get_errno()
-            if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: an entry was renamed meanwhile
-                break
-        raise OSError(code, os.strerror(code), relative)
+def kernel_open(root_fd: int, relative: str, flags: int) -> int:
+    """Open by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race. See Opener."""
+    how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGIC_LINKS)
+    path = ctypes.c_char_p(os.fsencode(relative))
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    code = 0
+    for _ in range(_TRIES):
+        fd = _libc().syscall(ctypes.c_long(_OPENAT2), ctypes.c_long(root_fd), path, ctypes.byref(how), size)
+        if fd >= 0:
+            return fd
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: an entry was renamed meanwhile
+            break
+    raise OSError(code, os.strerror(code), relative)
 
 
-class WalkOpener:
-    """An opener of one component at a time from its parent's fd, never through a link."""
-
-    def __call__(self, root_fd: int, relative: str, flags: int) -> int:
-        if len(os.fsencode(relative)) > _LONGEST:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), relative)
-        *parents, last = relative.split("/")
-        at = root_fd
-        try:
-            for name in parents:
-                deeper = _step(at, name, _STEP)
-                if at != root_fd:
-                    os.close(at)
-                at = deeper
-            return _step(at, last, flags | _ALWAYS)
-        finally:
+def walk_open(root_fd: int, relative: str, flags: int) -> int:
+    """Open one component after the other from its parent's fd, never through a link. See Opener."""
+    if len(os.fsencode(relative)) > _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), relative)
+    *parents, last = relative.split("/")
+    at = root_fd
+    try:
+        for name in parents:
+            deeper = _step(at, name, _STEP)
             if at != root_fd:
                 os.close(at)
+            at = deeper
+        return _step(at, last, flags | _ALWAYS)
+    finally:
+        if at != root_fd:
+            os.close(at)
 
 
 def _step(at: int, name: str, flags: int) -> int:
@@ -256,17 +236,16 @@ def _step(at: int, name: str, flags: int) -> int:
 
 
 def best_opener(root_fd: int) -> Opener:
-    """Return a KernelOpener if it works on the root, else a WalkOpener."""
-    if sys.platform == "linux" and os.uname().machine in _MACHINES:
-        kernel = KernelOpener()
-        try:
-            os.close(kernel(root_fd, ".", os.O_RDONLY | os.O_DIRECTORY))
-        except OSError as error:
-            # Old kernels have no openat2, and some containers forbid it. Other errors are those of the root.
-            if error.errno in (errno.ENOSYS, errno.EPERM):
-                return WalkOpener()
-        return kernel
-    return WalkOpener()
+    """Return `kernel_open` if it works on the root, else `walk_open`."""
+    if sys.platform != "linux" or os.uname().machine not in _MACHINES:
+        return walk_open
+    try:
+        os.close(kernel_open(root_fd, ".", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError as error:
+        # Old kernels have no openat2, and some containers forbid it. Other errors are those of the root.
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return walk_open
+    return kernel_open
 
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -346,7 +325,7 @@ class Cursor:
 
 def open_child(at: int, name: str) -> int:
     """Return a new fd of the directory `name` in `at`. Raises OSError: ELOOP if it is a link."""
-    return WalkOpener()(at, name, _DIRECTORY)
+    return walk_open(at, name, _DIRECTORY)
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:

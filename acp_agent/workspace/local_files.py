@@ -27,7 +27,7 @@ from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace import entries, tree_changes
-from acp_agent.workspace.beneath import errors_about, holding, kind_of, not_a_directory
+from acp_agent.workspace.beneath import errors_about, holding, kind_of
 from acp_agent.workspace.entries import OldFile, open_destination, replace_file
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import (
@@ -74,19 +74,15 @@ def read_lines(
     `most_counted` bytes is read for its last lines, and only a NUL in this part counts. `check` is called between
     chunks of `chunk` bytes and ends the reading by raising.
     """
-    fd = place.open_regular()
-    try:
-        with errors_about(place.given):
-            size = os.fstat(fd).st_size
-            reading = _Reading(fd, size, place.given, check, chunk)
-            last = reading.last_lines(-offset, limit) if offset < 0 and size > most_counted else None
-            try:
-                return last or reading.lines(offset, limit)
-            except _NotUtf8:
-                data = read_bounded(fd, MOST_COMPARED, place.given)
-            return stretch(decode_text(data, place.given), offset, limit, encoding_of(data))
-    finally:
-        os.close(fd)
+    with holding(place.open_regular()) as fd, errors_about(place.given):
+        size = os.fstat(fd).st_size
+        reading = _Reading(fd, size, place.given, check, chunk)
+        last = reading.last_lines(-offset, limit) if offset < 0 and size > most_counted else None
+        try:
+            return last or reading.lines(offset, limit)
+        except _NotUtf8:
+            data = read_bounded(fd, MOST_COMPARED, place.given)
+        return stretch(decode_text(data, place.given), offset, limit, encoding_of(data))
 
 
 class _NotUtf8(Exception):
@@ -316,8 +312,6 @@ class LocalFileSystem:
         try:
             fd = place.root.open_regular(place.relative, os.O_RDWR)
         except FileNotFoundError:
-            fd = None
-        if fd is None:
             yield None
             return
         with holding(fd):
@@ -325,10 +319,10 @@ class LocalFileSystem:
             yield OldFile(fd, status, read_bounded(fd, self._read_limit, place.given))
 
     def _find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        from acp_agent.workspace import tree_walk as find  # noqa: PLC0415 - its engines cost more to load than a session
+        from acp_agent.workspace import tree_walk  # noqa: PLC0415 - its engines cost more to load than a session
 
         with self._needing_a_directory(path):
-            return find.find_paths(self._roots, path, pattern, limit)
+            return tree_walk.find_paths(self._roots, path, pattern, limit)
 
     def _list(self, path: str) -> tuple[Entry, ...]:
         place = self._roots.place(path, Access.LIST)
@@ -348,7 +342,8 @@ class LocalFileSystem:
             yield
         except ToolError as error:
             if isinstance(error.__cause__, NotADirectoryError) and self._kind(path) is not None:
-                raise not_a_directory(path) from error
+                message = f"{path}: is a file, not a directory"
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from error
             raise
 
     def _may_show(self, place: Place, entry: "os.DirEntry[str]") -> bool:
@@ -370,29 +365,19 @@ def text_on_disk(roots: Roots, path: str, now: Callable[[], int]) -> tuple[str, 
             fd = place.root.open_regular(place.relative)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        try:
+        with holding(fd):
             stamp = _of(os.fstat(fd), now())
             return decode_text(read_bounded(fd, MOST_COMPARED, place.given), place.given), stamp
-        finally:
-            os.close(fd)
 
 
 def _head_of(place: Place, length: int) -> FileHead:
-    fd = place.open_regular()
-    try:
-        with errors_about(place.given):
-            return FileHead(os.pread(fd, length, 0), os.fstat(fd).st_size)
-    finally:
-        os.close(fd)
+    with holding(place.open_regular()) as fd, errors_about(place.given):
+        return FileHead(os.pread(fd, length, 0), os.fstat(fd).st_size)
 
 
 def _bytes_of(place: Place, limit: int) -> bytes:
-    fd = place.open_regular()
-    try:
-        with errors_about(place.given):
-            return read_bounded(fd, limit, place.given)
-    finally:
-        os.close(fd)
+    with holding(place.open_regular()) as fd, errors_about(place.given):
+        return read_bounded(fd, limit, place.given)
 
 
 def _entry(entry: "os.DirEntry[str]") -> Entry | None:

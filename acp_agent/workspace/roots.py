@@ -86,11 +86,6 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def no_policy(path: str, access: Access) -> None:
-    """Allow everything inside the roots."""
-    del path, access
-
-
 class Root:
     """One allowed directory, held open from the session's start. `path` is absolute and resolved.
 
@@ -290,11 +285,6 @@ It is given the absolute path as it was named, and with its links resolved.
 """
 
 
-def no_folder(path: str, resolved: str) -> None:
-    """Find no folder that may be read outside the roots."""
-    del path, resolved
-
-
 class ReadableFolders:
     """The folders outside the roots that may be read, each only during a call that was allowed to read it.
 
@@ -302,7 +292,9 @@ class ReadableFolders:
     open_root   opens a folder. Raises OSError
     """
 
-    def __init__(self, find: FindFolder = no_folder, open_root: Callable[[str], Root] = Root) -> None:
+    def __init__(
+        self, find: FindFolder = lambda _path, _resolved: None, open_root: Callable[[str], Root] = Root
+    ) -> None:
         self.find = find
         self._open_root = open_root
         self._lock = threading.Lock()
@@ -350,7 +342,7 @@ class Roots:
         cwd: str,
         extra: Sequence[str] = (),
         *,
-        policy: PathPolicy = no_policy,
+        policy: PathPolicy = lambda _path, _access: None,
         opener: Opener | None = None,
         open_root: Callable[[str], Root] | None = None,
         readable: ReadableFolders | None = None,
@@ -391,13 +383,11 @@ class Roots:
 
     def resolve(self, path: str, access: Access) -> str:
         """Return the absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
-        place = self.place(path, access)
-        return place.root.absolute(place.relative)
+        return self.place(path, access).path
 
     def resolve_readable(self, path: str, access: Access) -> str:
         """Do what `resolve` does, also for a path in a readable folder outside that is not open to the session yet."""
-        place = self.place(path, access, unasked=True)
-        return place.root.absolute(place.relative)
+        return self.place(path, access, unasked=True).path
 
     def folder(self, path: str) -> ReadableFolder | None:
         """Return the folder outside the roots in which the user may let a path be read; None for any other path."""

@@ -14,7 +14,7 @@ from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolE
 from acp_agent.core.secrets import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.session.toolset.backends import CompositeFileSystem
-from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener, best_opener
+from acp_agent.workspace.beneath import Opener, best_opener, kernel_open, walk_open
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from tests.fakes.memory_files import MemoryFileSystem
@@ -56,10 +56,10 @@ def on_disk(folder: Path, files: FileSystem) -> Tree:
     return Tree(files, str(folder), put, link, lambda path: (folder / path).read_bytes())
 
 
-def local(opener: Callable[[], Opener]) -> MakeTree:
+def local(opener: Opener) -> MakeTree:
     @asynccontextmanager
     async def make(folder: Path) -> AsyncIterator[Tree]:
-        with Roots(str(folder), opener=opener()) as roots:
+        with Roots(str(folder), opener=opener) as roots:
             yield on_disk(folder, LocalFileSystem(roots))
 
     return make
@@ -97,8 +97,8 @@ async def memory(folder: Path) -> AsyncIterator[Tree]:
 
 
 BACKENDS: dict[str, MakeTree] = {
-    "local-kernel": local(KernelOpener),
-    "local-walk": local(WalkOpener),
+    "local-kernel": local(kernel_open),
+    "local-walk": local(walk_open),
     "composite": composite,
     "memory": memory,
 }
@@ -108,7 +108,7 @@ BACKENDS: dict[str, MakeTree] = {
 async def tree(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tree]:
     folder = tmp_path / "project"
     folder.mkdir()
-    if request.param == "local-kernel" and not isinstance(opener_here(folder), KernelOpener):
+    if request.param == "local-kernel" and opener_here(folder) is not kernel_open:
         pytest.skip("this kernel has no openat2")
     async with BACKENDS[request.param](folder.resolve()) as made:
         yield made

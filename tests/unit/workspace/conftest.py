@@ -1,12 +1,12 @@
 """A project folder with a neighbour that must stay untouched, and the openers there are."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener
+from acp_agent.workspace.beneath import Opener, kernel_open, walk_open
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 
@@ -14,7 +14,7 @@ from acp_agent.workspace.roots import Roots
 def kernel_works(folder: Path) -> bool:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.close(KernelOpener()(fd, ".", os.O_RDONLY | os.O_DIRECTORY))
+        os.close(kernel_open(fd, ".", os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
         return False
     finally:
@@ -37,12 +37,12 @@ def outside(project: Path) -> Path:
     return project.parent / "outside"
 
 
-@pytest.fixture(params=[KernelOpener, WalkOpener])
+@pytest.fixture(params=[kernel_open, walk_open])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    make: Callable[[], Opener] = request.param
-    if make is KernelOpener and not kernel_works(tmp_path):
+    opener: Opener = request.param
+    if opener is kernel_open and not kernel_works(tmp_path):
         pytest.skip("this kernel has no openat2")
-    return make()
+    return opener
 
 
 @pytest.fixture

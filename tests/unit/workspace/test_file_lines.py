@@ -15,7 +15,7 @@ from acp_agent.core.backends import Lines
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.workspace import local_files as file_lines
-from acp_agent.workspace.beneath import WalkOpener
+from acp_agent.workspace.beneath import walk_open
 from acp_agent.workspace.local_files import LONGEST_LINE, MOST_KEPT, LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.text_files import MOST_COMPARED, stretch, text_digest
@@ -238,11 +238,10 @@ def test_a_file_that_hides_its_size_is_read_all_the_same():
 async def test_a_read_that_is_cancelled_ends_at_the_next_chunk(project: Path):
     (project / "a").write_text("1\n")
     scope = anyio.CancelScope()
-    opener = WalkOpener()
 
     def cancelling(root_fd: int, relative: str, flags: int) -> int:
         anyio.from_thread.run_sync(scope.cancel)
-        return opener(root_fd, relative, flags)
+        return walk_open(root_fd, relative, flags)
 
     with scope, Roots(str(project), opener=cancelling) as roots:
         await LocalFileSystem(roots).read_lines("a", -1, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener, best_opener
+from acp_agent.workspace.beneath import Opener, best_opener, kernel_open, walk_open
 from tests.unit.workspace.conftest import kernel_works
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
@@ -83,5 +83,5 @@ def test_neither_success_nor_failure_leaves_a_descriptor_open(opener: Opener, ro
 
 
 def test_the_kernel_is_asked_where_it_can_be(root_fd: int, project: Path):
-    expected = KernelOpener if kernel_works(project) else WalkOpener
-    assert isinstance(best_opener(root_fd), expected)
+    expected = kernel_open if kernel_works(project) else walk_open
+    assert best_opener(root_fd) is expected
