@@ -273,10 +273,13 @@ class App:
                 self.exit_code = 128 + number
                 self._peer.end()
 
-    async def _shown(self, session_id: str) -> None:
-        """Wait until the updates of a session are sent, because an editor must know the tool call of a question."""
-        if session := self._sessions.find(session_id):
-            await session.transcript.shown()
+    def _shown(self, session_id: str) -> Awaitable[None] | None:
+        """Return what waits until the updates of a session are sent: an editor must know the tool call of a question.
+
+        Return None if all are sent.
+        """
+        session = self._sessions.find(session_id)
+        return session.transcript.shown() if session is not None and session.transcript.is_behind else None
 
     def _forget_keys(self) -> None:
         """Remove the keys that `acp-agent login` stored. Blocks. Raises ConfigError."""

@@ -69,20 +69,21 @@ NotificationHandler = Callable[[JsonObject], Awaitable[None]]
 class _Pending:
     done: asyncio.Event
     response: jsonrpc.Response | None = None
+    timer: asyncio.TimerHandle | None = None
 
 
 class Peer:
     """The editor at the other end of the stream.
 
-    before_request   awaited with the session's id before each request about a session, so that earlier updates go out
-                     first
+    before_request   called with the session's id before each request about a session. What it returns is awaited, so
+                     that earlier updates go out first. None if none wait
     """
 
     def __init__(
         self,
         reader: LineReader,
         writer: MessageWriter,
-        before_request: Callable[[str], Awaitable[None]],
+        before_request: Callable[[str], Awaitable[None] | None],
         observer: "StrictObserver | None" = None,
     ) -> None:
         self._reader = reader
@@ -269,22 +270,25 @@ class Peer:
         request_id = self._new_id()
         pending = self._pending[request_id] = _Pending(asyncio.Event())
         self._post(method, params, request_id)
-        limit = anyio.move_on_after(timeout)
+        if timeout is not None:  # a scope of anyio takes ten times as long as a timer
+            pending.timer = asyncio.get_running_loop().call_later(timeout, pending.done.set)
         try:
-            with limit:
-                await pending.done.wait()
+            await pending.done.wait()
             await anyio.lowlevel.checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
             _pass_on_late(pending.response, on_late)
             raise
         finally:
-            self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
+            self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and pending.done.is_set()))
         if pending.response is None:
             raise ConnectionLost if self._ended else ClientTimeout(method, timeout or 0)
         return pending.response.outcome()
 
     def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
-        if self._pending.pop(request_id).response is not None:
+        pending = self._pending.pop(request_id)
+        if pending.timer is not None:
+            pending.timer.cancel()
+        if pending.response is not None:
             return
         if on_late is not None:
             self._late[request_id] = on_late
@@ -296,11 +300,13 @@ class Peer:
     async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
         """Wait until earlier updates of the session are sent. Raises ClientTimeout, since the editor may not read."""
         session_id = params.get("sessionId")
-        if isinstance(session_id, str):
-            with anyio.move_on_after(timeout) as limit:
-                await self._before_request(session_id)
-            if limit.cancelled_caught:
-                raise ClientTimeout(method, timeout or 0)
+        waiting = self._before_request(session_id) if isinstance(session_id, str) else None
+        if waiting is None:
+            return
+        with anyio.move_on_after(timeout) as limit:
+            await waiting
+        if limit.cancelled_caught:
+            raise ClientTimeout(method, timeout or 0)
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""

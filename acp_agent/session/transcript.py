@@ -115,6 +115,11 @@ class EventQueue:
         while self._shown < mine:
             await self._moved.wait()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether events wait to be shown."""
+        return self._shown < self._told
+
     async def shown(self) -> None:
         """Wait until all events so far were shown. Call it before sending a message that must follow them."""
         count = self._told

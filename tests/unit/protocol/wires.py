@@ -50,7 +50,7 @@ class OtherEnd:
             os.close(self._write)
 
 
-async def at_once(session_id: str) -> None:
+def at_once(session_id: str) -> None:
     """Let a request go without waiting for updates of its session."""
 
 
@@ -58,7 +58,7 @@ async def at_once(session_id: str) -> None:
 async def connected(
     requests: Mapping[str, RequestHandler] | None = None,
     notifications: Mapping[str, NotificationHandler] | None = None,
-    before_request: Callable[[str], Awaitable[None]] = at_once,
+    before_request: Callable[[str], Awaitable[None] | None] = at_once,
     one_by_one: Collection[str] = (),
 ) -> AsyncIterator[tuple[Peer, OtherEnd]]:
     """A serving Peer and its other end; leaving ends the stream and waits for the peer to end."""
