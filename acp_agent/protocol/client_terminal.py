@@ -199,6 +199,8 @@ class ProxyTerminal:
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         tree = ProcessTree(elsewhere=True)
+        if request.background and tree.new is not None:
+            tree.new.note_others()
         prepared = await self._commands.prepare(request, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,
@@ -373,25 +375,23 @@ class EditorCommand:
 
     async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit and return its status. Meanwhile, pass on the output."""
-        status: wire.ExitStatus | RpcError | None = None
-        async with anyio.create_task_group() as tasks:
-            poll = asyncio.get_running_loop().call_later(_FIRST_PAUSE, tasks.start_soon, self._poll)
-            try:
-                status = await self._wait_for_exit()
-            except RpcError as error:  # the task group would wrap it
-                status = error
-            finally:
-                poll.cancel()
-            tasks.cancel_scope.cancel()
-        if isinstance(status, RpcError):
-            raise status
-        assert status is not None
-        return status
+        loop, polling = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+        timer = loop.call_later(_FIRST_PAUSE, lambda: polling.append(loop.create_task(self._poll())))
+        try:
+            return await self._wait_for_exit()
+        finally:
+            timer.cancel()
+            for task in polling:
+                task.cancel()
+                with anyio.CancelScope(shield=True), contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def _wait_for_exit(self) -> wire.ExitStatus:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
     async def _poll(self) -> None:
+        if self._tree.new is not None:
+            await to_thread.run_sync(self._tree.new.note_others)
         pause = _FIRST_PAUSE
         while True:
             try:

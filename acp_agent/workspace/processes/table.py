@@ -7,7 +7,7 @@ hundred times as long, and it does not report pipes. Only on other systems is ps
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from subprocess import PIPE
 from typing import Protocol
@@ -22,6 +22,10 @@ from acp_agent.core.process_limits import tag_of_process
 MARK = "ACP_COMMAND_ID"
 """The environment variable that says which command or MCP server a process belongs to."""
 
+_SOON = 0.25
+"""Seconds in which no system starts so many processes that it begins their numbers anew."""
+_FEW = 64
+"""The most numbers of processes for which a look at each is faster than a list of all processes."""
 _LOOK_AGAIN = 0.001
 _MOST_LOOKS = 50
 
@@ -91,6 +95,10 @@ class ProcessTable(Protocol):
         """Return every process of the machine."""
         ...
 
+    def newest(self) -> int:
+        """Return the number that the last process or thread got, or 0 where the system does not tell."""
+        ...
+
 
 def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
     """Return the processes and everything below them, parents before their children."""
@@ -158,6 +166,9 @@ class LinuxProcessTable:
 
     def pids(self) -> list[int]:
         return [int(name) for name in _names("/proc") if name.isdecimal()]
+
+    def newest(self) -> int:
+        return int(_read("/proc/sys/kernel/ns_last_pid") or 0)
 
 
 def _read(path: str) -> bytes:
@@ -240,6 +251,9 @@ class PsutilProcessTable:
     def pids(self) -> list[int]:
         return self._psutil.pids()
 
+    def newest(self) -> int:
+        return 0
+
 
 @cache
 def system_table() -> ProcessTable:
@@ -252,6 +266,65 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
+
+
+class NewProcesses:
+    """The processes of this machine that began since this object was made.
+
+    The system numbers processes one after another. So the numbers that it gave meanwhile tell which these are, and no
+    list of all processes is needed before a short command.
+
+    known   whether it tells numbers. False makes a list of all processes
+    clock   returns seconds
+    """
+
+    def __init__(self, table: ProcessTable, *, known: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._table = table
+        self._clock = clock
+        self._made = clock()
+        self._newest = table.newest() if known else 0
+        self._others = None if self._newest else frozenset(table.pids())
+
+    def note_others(self) -> None:
+        """Note all other processes. Call it in the first moments of a long command. It blocks.
+
+        After these moments, all processes count as new if this was not called.
+        """
+        if self._others is None:
+            pids, numbers = frozenset(self._table.pids()), self._numbers()
+            self._others = None if numbers is None else pids.difference(numbers)
+
+    def pids(self) -> set[int]:
+        """Return them, or all processes where it is unknown which of them are new."""
+        pids = {*self._table.pids()}
+        if self._others is not None:
+            return pids - self._others
+        numbers = self._numbers()
+        return pids if numbers is None else pids.intersection(numbers)
+
+    def all_ended(self) -> bool:
+        """Return whether none of them lives, nor any that they have started. It is False in doubt."""
+        numbers = self._numbers()
+        few = numbers is not None and len(numbers) <= _FEW
+        # One that ended just now may have started another, so look twice.
+        if few and not any(map(self._lives, numbers or ())) and self._numbers() == numbers:
+            return True
+        new = self.pids()
+        return not any(map(self._lives, new)) and (not new or self.pids() <= new)
+
+    def _lives(self, pid: int) -> bool:
+        status = self._table.status(pid)
+        return status is not None and not status.zombie
+
+    def _numbers(self) -> range | None:
+        """Return the numbers that new processes and threads have, or None if they are unknown.
+
+        They are known for a moment only: later, numbers may have been given that others had before.
+        """
+        if self._others is not None or self._clock() - self._made > _SOON:
+            return None
+        newest = self._table.newest()
+        return range(self._newest + 1, newest + 1) if newest > self._newest else None
 
 
 # ------------------------------------------------------------------------------------------- limits of a command

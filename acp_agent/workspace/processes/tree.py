@@ -36,7 +36,15 @@ from functools import cache
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
-from acp_agent.workspace.processes.table import MARK, CommandLimits, ProcessTable, Status, descendants, system_table
+from acp_agent.workspace.processes.table import (
+    MARK,
+    CommandLimits,
+    NewProcesses,
+    ProcessTable,
+    Status,
+    descendants,
+    system_table,
+)
 
 _POLL = 0.005
 
@@ -268,6 +276,7 @@ class ProcessTree:
     elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only mark and tag tell
                 what belongs to the command; where this machine does not run it, nothing is found
     limits      what it may take if it is contained
+    new         the processes that began since, if any of them may be the command's; None where orphans become ours
     """
 
     def __init__(
@@ -285,7 +294,7 @@ class ProcessTree:
         self.tag = tag_of(self.mark)
         self._table = table or system_table()
         self._subreaper = is_subreaper() and not elsewhere
-        self._before = frozenset[int]() if self._subreaper else frozenset(self._table.pids())
+        self.new = None if self._subreaper else NewProcesses(self._table, known=elsewhere)
         self._pidfds = pidfd_works()
         self._own_session = os.getsid(0)
         self._signalled: set[int] = set()
@@ -313,13 +322,7 @@ class ProcessTree:
         This is faster than `living`. It is False if any other process began meanwhile, and where orphans become our
         children.
         """
-        if self._subreaper:
-            return False
-        new = {*self._table.pids()} - self._before
-        if any(status is not None and not status.zombie for status in map(self._table.status, new)):
-            return False
-        # One that ended just now may have started another.
-        return not new or {*self._table.pids()} - self._before <= new
+        return self.new is not None and self.new.all_ended()
 
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.
@@ -337,8 +340,7 @@ class ProcessTree:
 
     def _look(self, gone: set[int]) -> list[int]:
         """Return the living processes that one look finds. Add those that have ended by now to `gone`."""
-        children = self._table.children(os.getpid())
-        candidates = children if self._subreaper else {*children, *self._table.pids()} - self._before
+        candidates = self._table.children(os.getpid()) if self.new is None else self.new.pids()
         ours, dead = dict[int, Status](), list[Status]()
         for pid in candidates:
             if pid in _leaders and pid != self._leader:  # another command, a watchdog, or a network namespace's process

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from acp_agent.workspace.processes.table import (
     MARK,
     LinuxProcessTable,
+    NewProcesses,
     ProcessTable,
     PsutilProcessTable,
     Status,
@@ -206,6 +208,26 @@ class Listed(LinuxProcessTable):
     def pids(self) -> list[int]:
         return self.listed.pop(0) if len(self.listed) > 1 else self.listed[0]
 
+    def newest(self) -> int:
+        return 0
+
+
+class Numbered(LinuxProcessTable):
+    """The real table, with lists of processes and newest numbers that a test sets. The last ones stay."""
+
+    def __init__(self, *newest: int, pids: list[int]) -> None:
+        super().__init__()
+        self.numbers = [*newest]
+        self.listed = pids
+        self.lists = 0
+
+    def pids(self) -> list[int]:
+        self.lists += 1
+        return self.listed
+
+    def newest(self) -> int:
+        return self.numbers.pop(0) if len(self.numbers) > 1 else self.numbers[0]
+
 
 @linux_only
 def test_a_command_elsewhere_has_surely_ended_only_where_no_living_process_is_new():
@@ -225,6 +247,74 @@ def test_a_command_elsewhere_has_surely_ended_only_where_no_living_process_is_ne
             assert tree.surely_ended is ended, later
     with subreaper(on=True):
         assert not ProcessTree(table=Listed([])).surely_ended
+
+
+@linux_only
+def test_no_process_is_listed_where_the_numbers_since_a_short_command_tell_that_nothing_lives():
+    own = os.getpid()
+    with subprocess.Popen(["true"]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        for numbers, ended, lists in (
+            ([zombie.pid - 1, zombie.pid], True, 0),
+            ([own - 1, own], False, 1),  # it lives
+            ([zombie.pid - 1, zombie.pid, own], False, 1),  # which another one has started
+            ([2**22, 2**22 + 64], True, 0),
+            ([2**22, 2**22 + 65], True, 1),  # too many to look at each
+            ([2**22], False, 1),  # a command has at least one process, so the system does not tell
+            ([2**22, 3], False, 1),  # the numbers have begun anew
+        ):
+            table = Numbered(*numbers, pids=[1, own])
+            new = NewProcesses(table)
+            assert new.all_ended() is ended, numbers
+            assert table.lists == lists, numbers
+
+
+@linux_only
+def test_the_numbers_of_new_processes_count_for_a_moment_only_and_what_was_noted_then_for_ever():
+    now = [0.0]
+
+    def made(*, noted: float | None) -> NewProcesses:
+        now[0] = 100.0
+        new = NewProcesses(Numbered(6, 8, pids=[1, 5, 7, 8]), clock=lambda: now[0])
+        if noted is not None:
+            now[0] += noted
+            new.note_others()
+        return new
+
+    assert made(noted=None).pids() == {7, 8}
+    late = made(noted=None)
+    now[0] += 1
+    assert late.pids() == {1, 5, 7, 8}
+    noted = made(noted=0.1)
+    now[0] += 1000
+    assert noted.pids() == {7, 8}
+    assert made(noted=1.0).pids() == {1, 5, 7, 8}
+    assert NewProcesses(Numbered(0, pids=[1, 5])).pids() == set()
+
+
+@linux_only
+def test_a_thread_of_another_process_is_no_new_process():
+    release = threading.Event()
+    new = NewProcesses(LinuxProcessTable())
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        assert thread.native_id not in new.pids()
+    finally:
+        release.set()
+        thread.join()
+
+
+@linux_only
+def test_what_a_command_elsewhere_leaves_is_found_by_the_numbers_and_without_them():
+    for late in (0.0, 1000.0):
+        now = [0.0]
+        new = NewProcesses(LinuxProcessTable(), clock=lambda now=now: now[0])
+        with subprocess.Popen(["sleep", "1000"]) as left:
+            now[0] = late
+            assert left.pid in new.pids()
+            assert not new.all_ended()
+            left.kill()
 
 
 def test_whether_descriptors_for_processes_work_is_tried_and_leaves_none_open(monkeypatch: pytest.MonkeyPatch):
