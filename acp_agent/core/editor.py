@@ -59,7 +59,7 @@ class ContainedCommand(NamedTuple):
     """
 
     line: str
-    afterwards: Callable[[], str] | None
+    afterwards: Callable[[], str] | None = None
 
 
 @frozen
@@ -76,6 +76,7 @@ class TerminalSettings:
     redact            removes secrets from the title of a terminal
     contain           returns a command within the session's sandbox, with further variables; None without a sandbox.
                       It blocks. Raises OSError if the sandbox cannot be built
+    contain_now       does the same without blocking, or returns None if it would block. None without a sandbox
     background        starts a task that cleans up behind a command; None to let the call wait for that
     """
 
@@ -88,6 +89,7 @@ class TerminalSettings:
     watchdog: CommandWatch
     redact: Redact
     contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
+    contain_now: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand | None] | None = None
     background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object] | None = None
 
 

@@ -85,7 +85,7 @@ class TerminalCommands:
         self._form = settings.form
         self._folder = settings.script_folder
         self._shell = settings.shell
-        self._contain = settings.contain
+        self._contain, self._contain_now = settings.contain, settings.contain_now
         self._redact = settings.redact
         hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
@@ -103,9 +103,11 @@ class TerminalCommands:
         shell, opening, command, afterwards = self._shell, "", self._opening + request.command, None
         if self._contain is not None and not request.unsandboxed:
             try:
-                command, afterwards = await to_thread.run_sync(self._contain, request, {MARK: mark})
+                contained = None if self._contain_now is None else self._contain_now(request, {MARK: mark})
+                contained = contained or await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
+            command, afterwards = contained.line, contained.afterwards
             shell = "sh"  # it starts sooner, and the namespace of the command ends all of its processes without a tag
         elif self._form == "script":
             # The tag (`core.process_limits`) is set where the shell can do that; the title is dropped.

@@ -217,6 +217,7 @@ class SessionBackends:
                 watchdog=self._watchdog,
                 redact=self._redact,
                 contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
+                contain_now=self.sandbox.shell_text_now if self.sandbox is not None and reaches else None,
                 background=self.clean_ups.start,
             )
         )

@@ -30,7 +30,7 @@ from acp_agent.workspace.processes.tree import claim, release
 from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.landlock import close_nameless_sockets
 from acp_agent.workspace.sandbox.seccomp import filter_program
-from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above
+from acp_agent.workspace.sandbox.walls import Launch, NetworkReach, PrivateHome, Walls, folders_above, make_place
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/usr/local/bin"  # AppArmor knows the first
 _NEEDED = 5.0  # seconds that a trial or a holder may take
@@ -293,8 +293,7 @@ class HeldWalls:
             self._changes.register(self.holder.told, 0)
             self._watch(f"/proc/{self.holder.pid}/mountinfo", opened)
             enter = (*network.enter, f"--mount=/proc/{self.holder.pid}/ns/mnt", "--", bubblewrap(), *_NAMESPACES, *user)
-            kernel = [word for path in _of_the_kernel() for word in ("--ro-bind-try", path, path)]
-            own = ("--tmpfs", _SHARED_MEMORY, "--proc", "/proc", *kernel)
+            own = ("--tmpfs", _SHARED_MEMORY, "--proc", "/proc", *_covers())
             self.words = (*enter, "--cap-drop", "ALL", "--dev-bind", "/", "/", *own)
             if not _succeeds([*self.words, *_inside(self.places, ["true"], "")]):
                 raise OSError("no command can enter walls that are held, or its mounts are others")
@@ -315,9 +314,15 @@ class HeldWalls:
         self._opened.close()
 
 
-def _of_the_kernel() -> Sequence[str]:
-    """Return what of a copy's /proc is read-only."""
-    return (_SETTINGS, *_FOR_ROOT) if os.geteuid() == 0 else (_SETTINGS,)
+def _covers() -> list[str]:
+    """Return bubblewrap's words for what covers parts of a copy's /proc.
+
+    Each mount of a source costs a look at all mounts, so what no command needs becomes an empty folder.
+    """
+    words = ["--ro-bind-try", _SETTINGS, _SETTINGS]
+    for path in _FOR_ROOT if os.geteuid() == 0 else ():
+        words += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind-try", path, path]
+    return words
 
 
 def _identity(path: str) -> tuple[int, ...] | None:
@@ -345,7 +350,7 @@ class BubblewrapSandbox:
         self, folder: str, proxy: Callable[[socket.socket], AllowlistProxy], home: str = "", bash: str = ""
     ) -> None:
         self._start_proxy = proxy
-        self._bash = bash
+        self.bash = bash
         self._proxy: AllowlistProxy | None = None
         self._home = PrivateHome(folder, home)
         # Without these a command would be root, the only user in the session's network.
@@ -369,7 +374,7 @@ class BubblewrapSandbox:
             if self._filters:  # opened anew, because bubblewrap reads it from its position to its end
                 descriptors.append(os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC))
             words, places = self._built(walls)
-            started = (*words, *_beginning(cwd, *descriptors), *_inside(places, command, self._bash))
+            started = (*words, *_beginning(cwd, *descriptors), *_inside(places, command, self.bash))
             # In a network of its own a command has its own local sockets without a path; in that of the machine, all.
             confine = close_nameless_sockets if walls.network is NetworkReach.ALL and _may_be_confined() else None
             yield Launch(started, tuple(descriptors), 1, variables=self._variables(walls), confine=confine)
@@ -382,15 +387,19 @@ class BubblewrapSandbox:
 
         If another machine runs the line, it says so and fails.
         """
-        number = 9  # the most that every shell can redirect
         built, places = self._built(walls)
+        number = 9  # the most that every shell can redirect
         words = (*built, *_beginning(cwd, *([number] if self._filters else ())))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, *_inside(places, command, self._bash)])
+        run = shlex.join([*words, "--clearenv", *variables, *_inside(places, command, self.bash)])
         filtered = shlex.quote(self._filter)
         missing = f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}"
         return f"{missing}; export LC_ALL=C; exec {number}<{filtered} {run}"  # so that the programs load no locale
+
+    def holds(self, walls: Walls) -> bool:
+        """Return whether these walls were held for an earlier command."""
+        return self._known.get(walls) is not None
 
     def _built(self, walls: Walls) -> tuple[Sequence[str], Sequence[str]]:
         """Return the words that build walls or copy held ones, and the mounts that the command looks for.
@@ -573,27 +582,8 @@ def _kept_places(mounts: _Mounts, place: str, private: str) -> dict[str, tuple[s
         if not inner or next(filter(mounts.__contains__, folders_above(path))) != place:
             continue
         names = path.removeprefix(f"{place.rstrip('/')}/").split("/")
-        _make_place(private, names, folder=os.path.isdir(path))
+        make_place(private, names, folder=os.path.isdir(path))
         for count in range(1, len(names)):
             above = "/".join(names[:count])
             kept[os.path.join(place, above)] = ("--bind", os.path.join(private, above))
     return kept
-
-
-def _make_place(private: str, names: Sequence[str], *, folder: bool) -> None:
-    """Make an empty folder or file below a private folder if nothing is there. A link in its way is deleted."""
-    at = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for count, name in enumerate(names, 1):
-            with suppress(FileNotFoundError):
-                if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-                    os.unlink(name, dir_fd=at)
-            if count == len(names) and not folder:
-                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at))
-                break
-            with suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=at)
-            outer, at = at, os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            os.close(outer)
-    finally:
-        os.close(at)

@@ -1,6 +1,7 @@
 """Walls: what a contained command may change, read and reach, and how they are found for a session's folders."""
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -196,6 +197,25 @@ class PrivateHome:
                         os.symlink(path, link)
         own = {name: os.path.join(home, folder) for name, folder in _USERS_FOLDERS.items()}
         return {**variables, "HOME": home, **own}
+
+
+def make_place(private: str, names: Sequence[str], *, folder: bool) -> None:
+    """Make an empty folder or file below a private folder if nothing is there. A link in its way is deleted."""
+    at = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for count, name in enumerate(names, 1):
+            with suppress(FileNotFoundError):
+                if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=at)
+            if count == len(names) and not folder:
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at))
+                break
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=at)
+            outer, at = at, os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(outer)
+    finally:
+        os.close(at)
 
 
 @frozen

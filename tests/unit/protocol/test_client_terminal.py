@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.session.toolset.backends import CompositeTerminal
+from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from tests.rows import each_row
@@ -363,6 +365,35 @@ async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_pat
         assert len(looks) == 1
         await jobs[0]()
     assert looks[1:] == [(False, "terminal/kill")]
+
+
+async def test_a_thread_builds_the_walls_only_where_they_are_not_built_at_once(tmp_path: Path) -> None:
+    loop_thread, made, lines = threading.get_ident(), list[str](), list[str]()
+
+    def contain(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        made.append("here" if threading.get_ident() == loop_thread else "thread")
+        return ContainedCommand(f"contained {request.command} {list(variables)}")
+
+    def contain_now(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand | None:
+        if request.command == "broken":
+            raise OSError("no walls")
+        return contain(request, variables) if request.command == "quick" else None
+
+    def create(params: dict[str, Any]) -> Any:
+        lines.append(params["args"][1])
+        return {"terminalId": "t1"}
+
+    settings = TerminalSettings(
+        "exec", str, "bash", (), 5, 1, CommandWatchdog(), verbatim, contain=contain, contain_now=contain_now
+    )
+    async with editor(**{**HAPPY, "terminal_create": create}) as editing:
+        terminal = ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings)
+        for line in ("quick", "slow"):
+            await (await terminal.start(CommandRequest(line, "/w"))).wait(quiet)
+        with pytest.raises(ToolError, match="the sandbox cannot be built: no walls"):
+            await terminal.start(CommandRequest("broken", "/w"))
+    assert made == ["here", "thread"]
+    assert lines == [f"contained {line} ['{MARK}']" for line in ("quick", "slow")]
 
 
 async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path) -> None:

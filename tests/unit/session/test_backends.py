@@ -124,6 +124,9 @@ class Walls:
     def shell_text(self, text: str) -> str:
         return f"walls {text}"
 
+    def shell_text_now(self, text: str) -> str:
+        return f"walls now {text}"
+
 
 class Terminals:
     """An editor that offers terminals, or none, and notes how they are to be."""
@@ -169,7 +172,7 @@ def test_walls_go_into_the_editors_terminal_where_they_can():
         made, editor = backends_of(walls, offered=offered, strict=strict)
         assert tuple(made.sandbox_around(editor=each) for each in (True, False)) == around
         (settings,) = editor.asked
-        assert (settings.contain is not None) is contain
+        assert (settings.contain is not None, settings.contain_now is not None) == (contain, contain)
         assert made.reached == reached
         assert (made.terminal is made.programs) is (not offered or (strict and not contain))
 

@@ -21,7 +21,7 @@ from acp_agent.workspace.sandbox.bubblewrap import (
     bubblewrap,
     trusted_bash,
 )
-from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
+from acp_agent.workspace.sandbox.walls import NetworkReach, Walls, make_place
 from tests.unit.workspace.trees import open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap runs on Linux only")
@@ -314,6 +314,6 @@ def test_folders_above_what_is_mounted_in_a_private_folder_keep_their_place(tmp_
     assert kept == {f"/p/{name}": ("--bind", str(private / name)) for name in ("a", "a/b")}
     found = {str(path.relative_to(private)): path.is_dir() and not path.is_symlink() for path in private.rglob("*")}
     assert found == {"link": True, "a": True, "a/b": True, "a/b/folder": False}
-    module._make_place(str(private), ["c", "d"], folder=True)
+    make_place(str(private), ["c", "d"], folder=True)
     assert (private / "c" / "d").is_dir()
     assert open_fds() <= before

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -117,6 +117,45 @@ def test_a_line_for_the_editor_runs_in_a_copy_as_well(holding: Holding):
     assert (holding.folder / "protected").read_text() == "as it was\n"
 
 
+def test_a_line_is_made_at_once_only_for_a_command_that_reads_where_its_walls_are_held_and_stand(holding: Holding):
+    sandbox, folder = holding.sandbox, holding.folder
+    reading = CommandRequest("cat protected; echo x > made", str(folder), read_only=True)
+
+    def at_once(request: CommandRequest = reading) -> bool:
+        return sandbox.shell_text_now(request, {}) is not None
+
+    assert not at_once()
+    for held in (False, True):
+        sandbox.shell_text(reading, {})
+        assert at_once() is held
+    contained = sandbox.shell_text_now(reading, {"GIVEN": "1"})
+    assert contained is not None
+    assert contained.line == sandbox.shell_text(reading, {"GIVEN": "1"}).line
+    assert contained.afterwards is None
+    ended = subprocess.run(["sh", "-c", contained.line], capture_output=True, text=True, check=False)
+    assert (ended.stdout, "Read-only file system" in ended.stderr) == ("as it was\n", True)
+    assert not at_once(replace(reading, read_only=False))
+    with sandbox._building:
+        assert not at_once()
+    (folder / "secret").rename(folder / "other")
+    assert not at_once(), "its walls must be found anew"
+    for _ in range(2):
+        sandbox.shell_text(reading, {})
+    assert at_once()
+    sandbox.adopt(WallRules((str(folder),), protects, refuses))
+    assert not at_once(), "the rules are others"
+
+
+def test_a_line_is_not_made_at_once_where_many_paths_have_walls(holding: Holding):
+    for number in range(40):
+        (holding.folder / f"{number}").mkdir()
+        (holding.folder / f"{number}/secret").touch()
+    reading = CommandRequest("true", str(holding.folder), read_only=True)
+    for _ in range(3):
+        holding.sandbox.shell_text(reading, {})
+    assert holding.sandbox.shell_text_now(reading, {}) is None
+
+
 def test_a_copy_has_processes_and_shared_memory_of_its_own(holding: Holding):
     for _ in range(3):
         said = holding.run("ls /dev/shm; echo > /dev/shm/left; ls -d /proc/[0-9]* | wc -l; echo x > /dev/made")
@@ -185,6 +224,16 @@ def test_the_settings_of_the_kernel_stay_read_only_in_a_copy(holding: Holding):
     settings = "/proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity /proc/sysrq-trigger"
     tried = f"for each in {settings}; do if [ -e $each ]; then (: >> $each) 2>/dev/null && echo $each; fi; done"
     assert [holding.run(tried) for _ in range(3)] == [""] * 3
+    assert holding.held[1:] == [True, True]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only for root")
+@pytest.mark.parametrize("folder", ["/proc/bus", "/proc/irq"])
+def test_folders_of_the_kernel_that_root_may_change_are_empty_in_a_copy(holding: Holding, folder: str):
+    if not os.path.isdir(folder):
+        pytest.skip("this kernel has no such folder")
+    said = [holding.run(f"ls {folder}; umount {folder} 2>/dev/null && echo uncovered") for _ in range(3)]
+    assert said[1:] == ["", ""]
     assert holding.held[1:] == [True, True]
 
 

@@ -262,7 +262,7 @@ def test_the_editors_terminal_runs_a_command_within_the_walls_of_bubblewrap_only
 
     class Built(BubblewrapSandbox):
         def __init__(self) -> None:
-            pass
+            self.bash = ""
 
         def shell_text(self, *given: Any) -> str:
             asked.append(given)
