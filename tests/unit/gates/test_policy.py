@@ -377,6 +377,11 @@ def test_a_deny_finds_names_without_a_slash_and_follows_the_folder(cwd, text):
         assert verdict(gate(deny("bash", paths=[pattern]), cwd=cwd, default="allow"), command(text)) == "deny"
 
 
+@pytest.mark.parametrize("text", ["cd src && tar -C .. -cf x secrets/a", "cd src && ../tool secrets/a"])
+def test_a_deny_finds_a_path_that_a_program_may_read_from_the_folder_of_the_session(cwd, text):
+    assert verdict(gate(deny("bash", paths=["secrets/*"]), cwd=cwd, default="allow"), command(text)) == "deny"
+
+
 @pytest.mark.parametrize(
     "text", ["grep -r k .", "cp -r . out", "tar cf x.tar ./", "cd src && grep -r k ..", "cp -r src/.. x"]
 )
