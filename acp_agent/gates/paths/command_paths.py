@@ -23,6 +23,7 @@ URL = lazy_regex(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH_START = lazy_regex(r"(?:/|~|\.\.?(?:/|$))")
 _UNKNOWN = lazy_regex(r"[$`]")
 _IGNORE_FILE = lazy_regex(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
+_BLANK = lazy_regex(r"\s")
 _HIDDEN = lazy_regex(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
 _MOVERS = frozenset(("cd", "pushd", "popd"))
@@ -412,4 +413,4 @@ def _is_path(word: str) -> bool:
     """Return whether a word may be a path. A plain name counts too, since it may be a link that leads out."""
     if URL.match(word) or "\n" in word or "\0" in word or _UNKNOWN.search(word):
         return False
-    return bool(_PATH_START.match(word)) or not any(char.isspace() for char in word)
+    return bool(_PATH_START.match(word)) or not _BLANK.search(word)

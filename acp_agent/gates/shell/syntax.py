@@ -375,14 +375,16 @@ def _statement(proof: _Proof, node: Node, depth: int) -> None:
 
 def _command(proof: _Proof, node: Node, depth: int) -> None:
     """Check a simple command with its assignments and redirections. All its leaves share one number."""
-    for child in node.children:
+    children = node.children
+    alone = all(each.type == "file_redirect" for each in children)
+    for child in children:
         match child.type:
             case "variable_assignment":
                 _assignment(proof, child)
             case "command_name":
                 _program(proof, child)
             case "file_redirect":
-                _redirection(proof, child)
+                _redirection(proof, child, alone=alone)
             case "variable_name" | "=" | "+=" if node.type == "variable_assignment":
                 _assignment(proof, node)
                 return
@@ -445,8 +447,8 @@ def _assignment(proof: _Proof, node: Node) -> None:
     proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
 
 
-def _redirection(proof: _Proof, node: Node) -> None:
-    alone = node.parent is None or all(each.type == "file_redirect" for each in node.parent.children)
+def _redirection(proof: _Proof, node: Node, *, alone: bool) -> None:
+    """Check a redirection. `alone` says that its command consists of redirections only."""
     for child in node.children:
         text = proof.parsed.text(child)
         before = child.prev_sibling.type if child.prev_sibling else ""

@@ -201,6 +201,28 @@ def test_a_command_that_starts_thousands_knows_its_own_words_in_one_pass() -> No
     assert Counted.compared < 20_000
 
 
+@pytest.mark.parametrize("before", ["", "ls"])
+def test_thousands_of_redirections_are_proven_in_one_pass(before: str) -> None:
+    """For each redirection the proof looked at all others of the command."""
+
+    def passes(count: int) -> int:
+        counted = 0
+
+        def count_them(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal counted
+            counted += event == "call"
+
+        text = before + " >a" * count
+        sys.setprofile(count_them)
+        try:
+            analyse(text)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    assert passes(800) < 2.5 * passes(400)
+
+
 def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
     parses = Parses(seconds=0.02)
     texts = [f"echo {number}; {'a=(' * 1500}" for number in range(2000)]
