@@ -127,9 +127,10 @@ class ToolCalls:
                 for at, pending in enumerate(waiting):
                     tasks.start_soon(_run, pending, waiting[:at], toolset, limiter)
         finally:
-            with anyio.move_on_after(_CLEAN_UP, shield=True):
-                for pending in waiting:
-                    if pending.touches is not None and not pending.started:
+            shown = [pending for pending in waiting if pending.touches is not None and not pending.started]
+            if shown:
+                with anyio.move_on_after(_CLEAN_UP, shield=True):
+                    for pending in shown:
                         await toolset.refuse(pending.call, ToolResult.failed(NOT_RUN), announced=True)
 
     def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:

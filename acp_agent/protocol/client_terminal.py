@@ -293,12 +293,11 @@ class EditorCommand:
         return self._terminal_id
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
-        status: wire.ExitStatus | None = None
         self._on_output = on_output
         try:
-            with anyio.move_on_after(self._timeout):
+            try:
                 status = await (self._wait_for_exit() if self._background else self._watch())
-            if status is None:
+            except ClientTimeout:
                 return await self._timed_out()
             await self._end_left_overs()
             return await self._outcome(status.exit_code, status.signal)
@@ -321,10 +320,10 @@ class EditorCommand:
 
     async def _clean_up(self) -> None:
         try:
-            with anyio.CancelScope(shield=True):
-                if not self._alone:
+            if not self._alone:
+                with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(self._tree.end)
-                await self._look_after()
+            await self._look_after()
         finally:
             self._watchdog.dismiss(self._tree.mark)
             remove(self._script)
@@ -376,11 +375,11 @@ class EditorCommand:
                 await to_thread.run_sync(self._looked_after)
 
     async def _watch(self) -> wire.ExitStatus:
-        """Wait for the exit and return its status. Meanwhile, pass on the output."""
+        """Wait for the exit and return its status. Meanwhile, pass on the output. Raises RpcError."""
         loop, polling = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         timer = loop.call_later(_FIRST_PAUSE, lambda: polling.append(loop.create_task(self._poll())))
         try:
-            return await self._wait_for_exit()
+            return await self._wait_for_exit(self._timeout)
         finally:
             timer.cancel()
             for task in polling:
@@ -388,8 +387,8 @@ class EditorCommand:
                 with anyio.CancelScope(shield=True), contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    async def _wait_for_exit(self) -> wire.ExitStatus:
-        return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
+    async def _wait_for_exit(self, timeout: float | None = None) -> wire.ExitStatus:
+        return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target, timeout=timeout))
 
     async def _poll(self) -> None:
         if self._tree.new is not None:

@@ -5,7 +5,7 @@ order of the messages. A request is answered exactly once, whatever its handler 
 """
 
 import asyncio
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -323,7 +323,7 @@ class Peer:
 
         The ids of two million requests stay below 2**53, the largest integer that every JSON parser reads exactly.
         """
-        self._last_id += 1 + secrets.randbelow(1 << 32)
+        self._last_id += 1 + int.from_bytes(os.urandom(4), "big")
         return self._last_id
 
     async def notify(self, method: str, params: JsonObject, *, at_once: bool = True) -> None:

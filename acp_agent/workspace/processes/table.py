@@ -26,6 +26,8 @@ _SOON = 0.25
 """Seconds in which no system starts so many processes that it begins their numbers anew."""
 _FEW = 64
 """The most numbers of processes for which a look at each is faster than a list of all processes."""
+_PIECE = 1 << 16
+"""Bytes of a file of /proc that are read at once."""
 _LOOK_AGAIN = 0.001
 _MOST_LOOKS = 50
 
@@ -174,10 +176,15 @@ class LinuxProcessTable:
 def _read(path: str) -> bytes:
     """Return a file of /proc, or nothing if the process is gone or not ours to read."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.readall()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object takes twice as long
     except OSError:
         return b""
+    try:
+        return b"".join(iter(lambda: os.read(fd, _PIECE), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _fields(pid: int) -> list[bytes]:

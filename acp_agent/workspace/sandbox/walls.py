@@ -112,8 +112,8 @@ class Walls:
     def stand(self) -> bool:
         """Return whether the pinned and hidden paths still exist, and no path that needs a wall has a link in it."""
         kept = (*self.pinned, *self.hidden)
-        walls = [*kept, *self.frozen]
-        return all(map(os.path.exists, kept)) and [*map(os.path.realpath, walls)] == walls
+        named = {each for path in (*kept, *self.frozen) for each in (path, *folders_above(path))}
+        return all(map(os.path.exists, kept)) and not any(map(os.path.islink, named))
 
     def for_reading(self) -> "Walls":
         """Return the same walls for a command that only reads: it may change nothing but /tmp and the private home.
