@@ -78,6 +78,8 @@ _NAMES: Mapping[type[Dataclass], str] = {
 }
 """These names are in users' files and must not change."""
 
+_PLAIN = frozenset((str, int, bool, float, NoneType, dict))
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False)
 
 
@@ -115,9 +117,9 @@ def to_json(value: object) -> Json:
     """Return a dataclass as an object, and a tuple of dataclasses as a list. Other values are JSON already."""
     if isinstance(value, tuple):
         return [to_json(each) for each in cast("tuple[object, ...]", value)]
-    if not is_dataclass(value) or isinstance(value, type):
-        return cast("Json", value)
     kind = type(value)
+    if kind in _PLAIN or not is_dataclass(kind):
+        return cast("Json", value)
     data: dict[str, Json] = {_TYPE: _NAMES[kind]} if kind in _NAMES else {}
     for name, default, _, _ in _members(kind):
         member: object = getattr(value, name)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from acp_agent.core.secrets import Redact, placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.assignments import category_of, is_secret, key_of
-from acp_agent.output.redaction.rules import KnownSecrets, built_in
+from acp_agent.output.redaction.rules import Forms, KnownSecrets, built_in
 from acp_agent.output.redaction.spans import Span, header_end, headless_tail, open_block, replaced, settled
 from acp_agent.regex import Regex, compiled_rule
 
@@ -51,6 +51,8 @@ WINDOW = 8192
 LONGEST_LINE = 65536
 """The most bytes of a line, or of lines that belong together, that are held back. Longer ones are cut."""
 _KEPT = 2048  # bytes at either end of an endless secret that are held; its middle is not needed
+_LONGEST_REMEMBERED, _MOST_REMEMBERED = 200, 1000
+"""The most characters of a text that is remembered, and the most such texts."""
 _SEAM = re.compile(rb"[\s,;&](?=[^\s,;&]*\Z)")
 
 
@@ -217,8 +219,9 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
 class Redactor:
     """Removes texts that look like secrets, known secrets, and texts that the user's patterns match.
 
-    It has no state but its settings, and any thread may use it. With `enabled=False` only known values are removed,
-    since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
+    Any thread may use it. With `enabled=False` only known values are removed, since our own keys are never shown.
+    Invalid patterns are left out; `compile_extra` reports them. It remembers short texts without a secret, because the
+    names, the command and the folder of a call are redacted again and again.
     """
 
     def __init__(
@@ -227,6 +230,7 @@ class Redactor:
         self._known = known
         self.enabled = enabled
         self._extra = compile_extra(extra_patterns)[0] if enabled else ()
+        self._clean: tuple[Forms | None, set[str]] = None, set()  # the texts, and the known values that they have not
 
     def __call__(self, text: str) -> str:
         return self.redact(text).text
@@ -236,6 +240,11 @@ class Redactor:
 
         before   the text before it; if a secret begins there, its part in `text` is replaced
         """
+        known, clean = None if self._known is None else self._known.forms, self._clean
+        if clean[0] is not known or len(clean[1]) >= _MOST_REMEMBERED:
+            clean = self._clean = known, set()
+        if not before and text in clean[1]:
+            return Redacted(text)
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
         if before:
@@ -250,7 +259,11 @@ class Redactor:
         while spans := self.spans(data):
             data = replaced(data, spans)
             found.update(span.category for span in spans)
-        return Redacted(data.decode("utf-8", "surrogatepass"), MappingProxyType(found)) if found else Redacted(text)
+        if found:
+            return Redacted(data.decode("utf-8", "surrogatepass"), MappingProxyType(found))
+        if not before and len(text) <= _LONGEST_REMEMBERED:
+            clean[1].add(text)
+        return Redacted(text)
 
     def spans(self, data: bytes) -> list[Span]:
         """Return the secrets that one pass finds, in order, without overlaps, and none inside a placeholder.

@@ -117,6 +117,21 @@ def test_a_text_that_was_clean_is_redacted_when_its_value_is_known():
     assert redactor("say plain-words-here again") == "say [REDACTED:known] again"
 
 
+def test_what_completes_a_secret_is_redacted_although_it_was_clean_alone():
+    redactor = Redactor()
+    assert redactor("hunter2-obviously-fake") == "hunter2-obviously-fake"
+    assert redactor.redact("hunter2-obviously-fake", before="password=").text == "[REDACTED:password]"
+
+
+def test_only_some_short_texts_are_remembered_and_none_with_a_secret():
+    redactor = Redactor()
+    for text in ("x" * 201, "password=hunter2-obviously-fake", *map(str, range(2500))):
+        redactor(text)
+    _, remembered = redactor._clean
+    assert {"2499"} <= remembered <= {*map(str, range(2500))}
+    assert len(remembered) <= 1000
+
+
 def test_json_leaves_are_redacted_for_their_text_and_for_their_key():
     value = {
         "password": "hunter2-obviously-fake",
