@@ -206,12 +206,18 @@ class _LogSync:
         self._timer.cancel()
         self._timer = None
         try:
-            asked = asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
+            self._thread.submit(self._sync_or_tell, asyncio.get_running_loop())
         except RuntimeError as error:  # no thread can be started
             self._asked = False
             self._failed(error)
-        else:
-            asked.add_done_callback(self._done)
+
+    def _sync_or_tell(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sync the log, and wake the event loop only if that fails."""
+        try:
+            self._sync()
+        except Exception as error:  # noqa: BLE001 - the disk fails, not the thread
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._failed, error)
 
     def _sync(self) -> None:
         self._asked = False  # commits from here on need another sync
@@ -227,10 +233,6 @@ class _LogSync:
         if (found.st_dev, found.st_ino) != self._synced:
             self._sync_folder()
             self._synced = found.st_dev, found.st_ino
-
-    def _done(self, future: asyncio.Future[None]) -> None:
-        if not future.cancelled() and (error := future.exception()) is not None:
-            self._failed(error)
 
     def _sync_folder(self) -> None:
         fd = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)

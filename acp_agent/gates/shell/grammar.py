@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -327,6 +327,7 @@ def grammar_of(name: str) -> Grammar | None:
     return _grammar(family, known) if family else None
 
 
+@lru_cache(1000)
 def unversioned(name: str) -> str:
     """Return the name of a program without its version: "python" for python3.12, "gcc" for gcc-12."""
     return _VERSION.sub("", name)

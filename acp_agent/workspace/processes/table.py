@@ -179,8 +179,11 @@ def _read(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object takes twice as long
     except OSError:
         return b""
+    parts = list[bytes]()
     try:
-        return b"".join(iter(lambda: os.read(fd, _PIECE), b""))
+        while part := os.read(fd, _PIECE):
+            parts.append(part)
+        return b"".join(parts)
     except OSError:
         return b""
     finally:

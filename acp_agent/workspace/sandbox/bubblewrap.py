@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from acp_agent.core.process_limits import restore_limits
@@ -59,6 +59,8 @@ _NO_RETRIES = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 """The variables of a command that reaches no host. npm would try for 73 seconds before it says so, and pip for 12."""
 _Mounts = Mapping[str, Sequence[str]]
 """By the path of a mount: bubblewrap's option for it and, unless it is a new file system, its source."""
+_quoted = lru_cache(1000)(shlex.quote)
+"""Quote a word for a shell. Most words are the same for all commands of a session."""
 _ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of mountinfo
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on many systems, links to folders in /usr
@@ -392,7 +394,8 @@ class BubblewrapSandbox:
         words = (*built, *_beginning(cwd, *([number] if self._filters else ())))
         together = {**environment, **self._variables(walls)}
         variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        run = shlex.join([*words, "--clearenv", *variables, *_inside(places, command, self.bash)])
+        start = " ".join(map(_quoted, (*words, "--clearenv", *variables)))
+        run = f"{start} {shlex.join(_inside(places, command, self.bash))}"
         filtered = shlex.quote(self._filter)
         missing = f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}"
         return f"{missing}; export LC_ALL=C; exec {number}<{filtered} {run}"  # so that the programs load no locale

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from acp_agent.core.data import frozen
@@ -112,8 +113,7 @@ class Walls:
     def stand(self) -> bool:
         """Return whether the pinned and hidden paths still exist, and no path that needs a wall has a link in it."""
         kept = (*self.pinned, *self.hidden)
-        named = {each for path in (*kept, *self.frozen) for each in (path, *folders_above(path))}
-        return all(map(os.path.exists, kept)) and not any(map(os.path.islink, named))
+        return all(map(os.path.exists, kept)) and not any(map(os.path.islink, _with_folders((*kept, *self.frozen))))
 
     def for_reading(self) -> "Walls":
         """Return the same walls for a command that only reads: it may change nothing but /tmp and the private home.
@@ -347,6 +347,12 @@ def folders_above(path: str) -> Iterator[str]:
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         yield path
+
+
+@lru_cache(8)
+def _with_folders(paths: tuple[str, ...]) -> frozenset[str]:
+    """Return the paths and all folders above them."""
+    return frozenset(each for path in paths for each in (path, *folders_above(path)))
 
 
 def upper_entries(root: str) -> Iterator[tuple[str, bool, bool]]:
