@@ -435,7 +435,9 @@ def _after_time(proof: _Proof, node: Node) -> None:
 
 
 def _assignment(proof: _Proof, node: Node) -> None:
-    name, _, *value = node.children
+    name, sign, *value = node.children
+    if sign.type == "+=":
+        raise _NotPlain("adds to a variable")
     if name.type != "variable_name" or not _NAME.fullmatch(proof.parsed.text(name)):
         raise _NotPlain("sets part of an array")
     _adjacent(node)

@@ -402,7 +402,7 @@ _DECLARES = (
     ),
     *(
         "env",
-        "env -i",
+        "env -u A",
         "time",
         "!",
         "coproc",

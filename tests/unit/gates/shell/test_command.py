@@ -154,6 +154,8 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("a|" * 20_000, "more than 2000 pipes"),
         ("ls 99999999999>x", "descriptor"),
         ("ls a=0>x 1>0<x", "descriptor"),
+        ("A+=1 ls", "adds to a variable"),
+        ("A+=1", "adds to a variable"),
         ('!"/bin/ls"', "touch"),
         ("!(ls)", "touch"),
         ("{/bin/ls\n}", "touch"),
