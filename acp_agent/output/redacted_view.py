@@ -84,15 +84,20 @@ class RedactedEvents:
         if live is not None and (rest := live.feed("", self._clock(), last=True)):
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         redact, result = self._redactor, event.result
-        failure = result.failure
+        failure, ruling = result.failure, result.ruling
         if result.locations:
             result = replace(result, locations=self._openable(result.locations))
+        if result.wall or (ruling is not None and ruling.rule):  # both may quote a path of the call
+            ruling = ruling and replace(ruling, rule=redact(ruling.rule))
+            result = replace(result, ruling=ruling, wall=redact(result.wall))
         if result.stats is None:
             envelope = result.envelope
+            if failure is not None:
+                failure = replace(failure, message=redact(failure.message), suggestion=redact(failure.suggestion))
             result = replace(
                 result,
                 text=redact(result.text),
-                failure=failure and replace(failure, message=redact(failure.message)),
+                failure=failure,
                 display=redact(result.shown),
                 envelope=envelope if envelope is None else cast("JsonObject", redact.json(envelope)),
             )

@@ -1,13 +1,14 @@
 """What a session shows while a call runs."""
 
 import re
+from dataclasses import asdict, replace
 
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Decision, Question
-from acp_agent.core.types import ToolKind, ToolResult
+from acp_agent.core.types import OutputStats, Ruling, ToolKind, ToolResult
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.redaction.redactor import Redactor
 from tests.rows import each_row
@@ -177,6 +178,17 @@ async def test_a_refusal_is_without_secrets_in_all_that_is_shown_or_kept_of_it()
 
 
 BODY = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn0ygWyF8PbnGy0AHB7MhgHcTz6sE2I2yPB"
+
+
+async def test_the_rule_that_decided_about_a_call_the_advice_and_the_wall_in_its_way_are_kept_without_secrets():
+    shown, quoted = Shown(), f"outside the workspace: /nowhere/{TOKEN}"
+    failure = ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "refused", f"look at /nowhere/{TOKEN}")
+    for result in (ToolResult.failed(failure), ToolResult("passed the pipeline", stats=OutputStats(1, 1, 19, 19))):
+        ruled = replace(result, ruling=Ruling("permission", quoted), wall=f"/nowhere/{TOKEN} cannot be changed")
+        await shown.sink(ToolFinished("call", "bash", ruled, 1.0))
+    for event in shown.events:
+        assert TOKEN not in str(asdict(event.result))
+        assert event.result.ruling == Ruling("permission", "outside the workspace: /nowhere/[REDACTED:token]")
 
 
 @pytest.mark.parametrize("kind", [ToolKind.EXECUTE, ToolKind.OTHER, ToolKind.FETCH])
