@@ -67,7 +67,8 @@ FREEDOMS: Final[Mapping[Freedom, tuple[str, str]]] = MappingProxyType(
 class SessionOptions:
     """The settings of a session. It has two of these: the user's choices, and a copy that a turn makes when it begins.
 
-    The running turn and its gates read the copy, so a choice of the user takes effect with the next turn.
+    The running turn and its gates read the copy, so a choice of the user takes effect with the next turn. Only a
+    stricter mode or approval level takes effect at once.
 
     model          `PROVIDER:MODEL`; empty for the configured one
     thought_level  `off`, `on`, or how hard the model thinks; empty for the configured one
@@ -131,6 +132,15 @@ class SessionOptions:
         level = AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else level
         self.choose(readonly=autonomy is Autonomy.READONLY, auto_approve=level)
 
+    def tightened(self, other: "SessionOptions") -> "SessionOptions":
+        """Return these settings with each of the `PERMISSION_FIELDS` of `other` that allows less."""
+        return replace(
+            self,
+            mode=tighter(self.mode, other.mode),
+            auto_approve=tighter(self.auto_approve, other.auto_approve),
+            readonly=self.readonly or other.readonly,
+        )
+
     def to_keep(self, stored: "SessionOptions") -> "SessionOptions":
         """Return the settings to store with the session. `stored` is what was stored before.
 
@@ -152,12 +162,8 @@ class SessionOptions:
         """
         mode, level = (self if "mode" in self.chosen else start), (self if "auto_approve" in self.chosen else start)
         only = self if "readonly" in self.chosen else start
-        return replace(
-            self,
-            mode=tighter(mode.mode, most.mode),
-            auto_approve=tighter(level.auto_approve, most.auto_approve),
-            readonly=only.readonly or most.readonly,
-        )
+        wanted = replace(self, mode=mode.mode, auto_approve=level.auto_approve, readonly=only.readonly)
+        return wanted.tightened(most)
 
 
 PERMISSION_FIELDS = ("mode", "auto_approve", "readonly")

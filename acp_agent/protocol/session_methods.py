@@ -184,6 +184,7 @@ class SessionMethods:
         options.set_mode(session.options, params.get("modeId"))
         if session.options != before:
             await self._store_options(session, incoming)
+            await session.apply_choice()
             incoming.after_response(session.post_mode)
             incoming.after_response(session.post_options)
         return {}
@@ -212,6 +213,8 @@ class SessionMethods:
             if session.options.model != before.model:
                 incoming.after_response(lambda: session.editor.post(session.info()))
             await self._store_options(session, incoming)
+            if session.options.freedom is not before.freedom:
+                await session.apply_choice()
         return {"configOptions": self._options(session)}
 
     async def _store_options(self, session: Session, incoming: Incoming) -> None:

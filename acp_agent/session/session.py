@@ -34,6 +34,7 @@ from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import (
+    FREEDOMS,
     PERMISSION_FIELDS,
     AutoApprove,
     Choices,
@@ -497,6 +498,20 @@ class Session:
         if self._reads_only:
             active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
         self.active.copy_from(active)  # the gates share this object
+
+    async def apply_choice(self) -> None:
+        """Put a stricter mode or approval level in force for the rest of the running turn.
+
+        A looser one counts from the next turn, and the user is told so.
+        """
+        if not self.turns.busy:
+            return
+        active, chosen = self.active, self.options
+        active.copy_from(active.tightened(chosen))
+        if active.freedom is not chosen.freedom:
+            new, old = FREEDOMS[chosen.freedom][0], FREEDOMS[active.freedom][0]
+            told = f"{new} counts from your next prompt on; this turn goes on as {old}."
+            await self.emit(Notice(Severity.INFO, told))
 
     def narrow(self, mode: Mode, tools: Selection | None) -> None:
         """Limit the session to this mode and these tools, those of the agent to which it was handed over."""

@@ -172,3 +172,52 @@ async def test_modes_of_a_session_nobody_opened_are_not_found(tmp_path):
         assert (await editor.error_of("session/set_mode", {"sessionId": "x", "modeId": "ask"})).code == -32002
         params = {"sessionId": "x", "configId": "mode", "value": "ask"}
         assert (await editor.error_of("session/set_config_option", params)).code == -32002
+
+
+HOLD = uses(("bash", {"command": "echo up > alive; read line < held"}))
+
+
+async def test_a_stricter_mode_counts_at_once_also_for_a_turn_that_runs(tmp_path):
+    async with editing(tmp_path, [HOLD, *WRITE]) as editor:
+        alive, held = editor.fifo("alive"), editor.fifo("held")
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "full-auto"})
+        async with editor.prompting(session) as turn:
+            await alive.line()
+            await editor.ask("session/set_mode", {"sessionId": session, "modeId": "architect"})
+            held.write_line()
+        assert turn.stop_reason == "end_turn"
+        assert [call.status for call in editor.calls] == ["completed", "failed"]
+        assert "not available in Plan mode" in str(editor.calls[1])
+        assert "counts from your next prompt on" not in editor.told
+    assert not (editor.workspace / "a.txt").exists()
+
+
+async def test_a_lower_approval_level_makes_the_next_call_of_a_running_turn_ask(tmp_path):
+    async with editing(tmp_path, [HOLD, *WRITE]) as editor:
+        alive, held = editor.fifo("alive"), editor.fifo("held")
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "full-auto"})
+        async with editor.prompting(session):
+            await alive.line()
+            params = {"sessionId": session, "configId": "mode", "value": "suggest"}
+            await editor.ask("session/set_config_option", params)
+            held.write_line()
+        assert len(editor.requests("session/request_permission")) == 1
+
+
+async def test_a_looser_mode_waits_for_the_next_prompt_and_the_user_is_told(tmp_path):
+    async with editing(tmp_path, [uses(("bash", {"command": "read line < held"})), *WRITE]) as editor:
+        held = editor.fifo("held")
+        session = await editor.open()
+        async with editor.prompting(session):
+            await editor.requested("session/request_permission")
+            for mode in ("auto-edit", "full-auto"):
+                await editor.ask("session/set_mode", {"sessionId": session, "modeId": mode})
+            held.write_line()
+        assert len(editor.requests("session/request_permission")) == 2
+        assert editor.told.count("Full counts from your next prompt on; this turn goes on as Ask first.") == 1
+        assert editor.told.count("Edit freely counts from your next prompt on") == 1
+        held.write_line()
+        await editor.say(session, "again")
+        assert len(editor.requests("session/request_permission")) == 2
