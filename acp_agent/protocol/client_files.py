@@ -97,6 +97,9 @@ class ProxyFileSystem:
         if not text:
             await self._must_be_empty(path, resolved)
         if "\0" in text:
+            head = await self._local.head(resolved, _HEAD)
+            if head is not None and head.data.startswith(UTF_16_BOMS):  # the editor took it for UTF-8
+                raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)
             raise binary_error(path)
         if _REPLACEMENT in text and _REPLACEMENT not in (await self._checked_on_disk(path, resolved) or _REPLACEMENT):
             raise BackendUnavailable(_BACKEND, f"{path} is not UTF-8", quiet=True)

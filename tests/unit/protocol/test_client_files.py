@@ -262,6 +262,19 @@ async def test_an_editor_is_not_asked_for_a_path_that_no_message_can_hold(
     assert (editing.requests, caught.value.permanent, caught.value.quiet) == ([], False, True)
 
 
+async def test_utf_16_that_an_editor_takes_for_utf_8_is_read_from_disk(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    data = "name=wert\n".encode("utf-16")
+    (tmp_path / "a.ini").write_bytes(data)
+    (tmp_path / "a.bin").write_bytes(b"\0" + data)
+    async with editor(fs_read_text_file={"content": data.decode("utf-8", "replace")}) as editing:
+        files = proxy_files(editing, tmp_path)
+        with pytest.raises(BackendUnavailable, match="not UTF-8") as caught:
+            await files.read_text("a.ini")
+        with pytest.raises(ToolError, match="a binary file"):
+            await files.read_text("a.bin")
+    assert caught.value.quiet
+
+
 async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor() as editing:
         files = proxy_files(editing, tmp_path, Client(read_text_file=True))
