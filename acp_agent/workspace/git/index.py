@@ -259,8 +259,7 @@ _MAX_NUMBER = 1 << 32
 _MODE = b"\x00\x00\xe0\x00"
 _GITLINK = 0o160000
 _HEADER = struct.Struct(">4sII")
-_CHANGED_AT = 8
-_STATUS = struct.Struct(">8I")
+_STATUS = struct.Struct(">10I")
 _HASH_AT = 40
 _EXTENDED = 0x4000
 _LONG_NAME = 0xFFF
@@ -270,15 +269,19 @@ class IndexEntry(NamedTuple):
     """One file of an index.
 
     path      relative to the worktree; empty if the entry replaces one of a shared index, which has the path
-    name      the name of the object with its content, in hexadecimal
+    size      modulo 2 to the 32, as are the inode and the seconds
     seconds   the time of the file's last change when it came into the index
+    changed   the time of the last change of its status, in nanoseconds
+    name      the name of the object with its content, in hexadecimal
     """
 
     path: str
     mode: int
     size: int
+    inode: int
     seconds: int
     nanoseconds: int
+    changed: int
     name: str
 
     @property
@@ -335,9 +338,10 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[IndexEntry]:
         if min(len(name), _LONG_NAME) != flags & _LONG_NAME:
             raise ValueError("a name is longer or shorter than it says")
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        seconds, nanoseconds, _, _, mode, _, _, size = _STATUS.unpack_from(data, start + _CHANGED_AT)
+        ctime, ctime_ns, seconds, nanoseconds, _, inode, mode, _, _, size = _STATUS.unpack_from(data, start)
+        path, changed = name.decode("utf-8", "surrogateescape"), ctime * 10**9 + ctime_ns
         named = data[start + _HASH_AT : start + _HASH_AT + hash_size].hex()
-        yield IndexEntry(name.decode("utf-8", "surrogateescape"), mode, size, seconds, nanoseconds, named)
+        yield IndexEntry(path, mode, size, inode, seconds, nanoseconds, changed, named)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -4,8 +4,6 @@ The repository lies in the data folder (0700), never in the user's tree. Its obj
 few files are written as loose objects by this module. Many at once go through `git update-index`, which packs them and
 leaves an index, so that the next session need not read unchanged files again. Git runs without the configuration of
 the user or the system, and the attributes and filters of the checkout do not apply.
-
-Format of the index: https://git-scm.com/docs/gitformat-index
 """
 
 import fcntl
@@ -14,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import struct
 import subprocess
 import weakref
 import zlib
@@ -25,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.git.index import read_entries
 from acp_agent.workspace.roots import Root
 
 SETTLED = 20_000_000
@@ -67,9 +65,6 @@ _ALONE = {
     "LC_ALL": "C",
 }
 _ATTRIBUTES = "* -text -ident -filter -eol -crlf !working-tree-encoding\n"
-_ENTRY = struct.Struct(">10I20sH")
-_HEADER = struct.Struct(">4sII")
-_NAME = 0xFFF
 
 IndexStamp: TypeAlias = tuple[int, int, int, int]
 """Modification and status time in ns, size and inode, the latter two as the index keeps them: modulo 2 to the 32."""
@@ -157,7 +152,7 @@ class ObjectStore:
                 data = file.read()
         except OSError:
             return
-        with suppress(struct.error, ValueError):
+        with suppress(ValueError):
             yield from _read_index(data, written)
 
     def add(self, root: Root, paths: Sequence[str]) -> None:
@@ -233,20 +228,11 @@ def _batch(answer: bytes) -> dict[str, bytes]:
 
 
 def _read_index(data: bytes, written: int) -> Iterator[tuple[str, IndexStamp, str]]:
-    """Yield the files of an index of version 2. Files that were written just before the index are left out."""
-    signature, version, count = _HEADER.unpack_from(data)
-    if signature != b"DIRC" or version != 2:
-        return
-    at = _HEADER.size
-    for _ in range(count):
-        ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, _, _, size, name, flags = _ENTRY.unpack_from(data, at)
-        start = at + _ENTRY.size
-        length = flags & _NAME
-        end = start + length if length < _NAME else data.index(b"\0", start)
-        changed = ctime * 10**9 + ctime_ns
-        if changed < written - SETTLED and stat.S_ISREG(mode):
-            yield os.fsdecode(data[start:end]), (mtime * 10**9 + mtime_ns, changed, size, inode), name.hex()
-        at += (_ENTRY.size + end - start + 8) // 8 * 8
+    """Yield the files of an index. Files that were written just before the index are left out. Raises ValueError."""
+    for entry in read_entries(data):
+        if entry.changed < written - SETTLED and stat.S_ISREG(entry.mode):
+            modified = entry.seconds * 10**9 + entry.nanoseconds
+            yield entry.path, (modified, entry.changed, entry.size, entry.inode), entry.name
 
 
 _PRUNED = 24 * 3600.0
@@ -293,7 +279,7 @@ def _prune(folder: str, now: float, limits: SnapshotLimits) -> None:
                 kept.update(each.decode() for each in _NAMES.findall(file.read()))
         for name in os.listdir(folder):
             if name.startswith("index-") and not name.endswith(".lock"):
-                with open(os.path.join(folder, name), "rb") as file, suppress(struct.error, ValueError):
+                with open(os.path.join(folder, name), "rb") as file, suppress(ValueError):
                     kept.update(each[2] for each in _read_index(file.read(), 1 << 62))
         names = sorted(_existing(store, kept))
         lines = (b"100644 %08d\0" % number + bytes.fromhex(name) for number, name in enumerate(names))
