@@ -19,7 +19,7 @@ from acp_agent.text import visible
 from acp_agent.tools.edit_match import Adapted, ExplainedFailure, NoMatch, adapted, check_readings, replace_exactly
 from acp_agent.tools.tool import Name, Params, Text, Tool, changed, cut, fail
 from acp_agent.workspace.seen_files import SeenFiles, diff_lines
-from acp_agent.workspace.text_files import noted
+from acp_agent.workspace.text_files import changed_error, noted
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
@@ -152,11 +152,7 @@ class FileWriter(Tool[P]):
         changed in between.
         """
         if context.previewed and made not in context.previewed:
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
-                f"{visible(path)}: file changed between diff preview and write; aborting",
-                "Read the file again, then repeat the change.",
-            )
+            raise changed_error(visible(path))
         now = await context.files.write_text(path, made.new_text, expected=made.old_text)
         await self._note(made.path, now, context.agent.id if context.agent else "")
         if now == made.new_text:

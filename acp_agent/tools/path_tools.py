@@ -15,6 +15,7 @@ from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subj
 from acp_agent.shape import Field
 from acp_agent.text import counted, title, visible
 from acp_agent.tools.tool import Name, P, Params, Tool
+from acp_agent.workspace.entries import into_itself, no_whole_path, taken
 from acp_agent.workspace.seen_files import SeenFiles
 
 _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
@@ -290,18 +291,15 @@ async def _refuse_taken(files: FileSystem, params: _TwoPaths, kind: EntryKind | 
     target = params.target
     old, new = files.resolve(params.source, access), files.resolve(target, Access.WRITE)
     if kind is EntryKind.DIRECTORY and new.startswith(f"{old}/"):
-        msg = f"{params.source} -> {target}: a directory cannot hold itself"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise into_itself(params.source, target)
     try:
         there, above = await files.kind(target), await files.kind(posixpath.dirname(new))
     except Refused:  # it may not be looked at: the move or copy reports it
         return
     if there is EntryKind.DIRECTORY:
-        whole = posixpath.join(target, posixpath.basename(old))
-        raise _permanent(f"{target}: is a directory that exists already", f"Give the whole new path: {whole}")
+        raise no_whole_path(target, posixpath.basename(old))
     if there is not None:
-        advice = "Choose another destination, or delete what is there first."
-        raise _permanent(f"{target}: exists already; nothing was replaced", advice)
+        raise taken(target)
     if above not in (None, EntryKind.DIRECTORY):
         raise _permanent(f"{target}: a part of the path is a file, not a directory")
 

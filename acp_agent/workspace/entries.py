@@ -126,15 +126,20 @@ def replace_file(directory_fd: int, name: str, data: bytes, old: OldFile | None,
     return True
 
 
+def take_new_name(new: NewFile, directory_fd: int, name: str) -> bool:
+    """Give a new file its name in its directory. Return False if the name is taken. Raises OSError."""
+    try:
+        if not new.take_name(name):
+            rename_new(directory_fd, new.temporary_name(), directory_fd, name)
+            new.renamed()
+    except FileExistsError:
+        return False
+    return True
+
+
 def _take_name(new: NewFile, directory_fd: int, name: str, old: OldFile | None) -> bool:
     if old is None:
-        try:
-            if not new.take_name(name):
-                rename_new(directory_fd, new.temporary_name(), directory_fd, name)
-                new.renamed()
-        except FileExistsError:
-            return False
-        return True
+        return take_new_name(new, directory_fd, name)
     # The name is looked at last, because that takes the least time.
     if _version(os.fstat(old.fd)) != _version(old.status) or os.pread(old.fd, len(old.data) + 1, 0) != old.data:
         return False
@@ -341,29 +346,32 @@ def open_destination(place: Place) -> Generator[int]:
 def refuse_unfit(old: Place, kind: EntryKind, new: Place) -> None:
     """Raise ToolError if an entry cannot go to the path `new`: it lies in the entry itself, or something is there."""
     if kind is EntryKind.DIRECTORY and new.path.startswith(os.path.join(old.path, "")):
-        raise into_itself(old, new)
+        raise into_itself(old.given, new.given)
     status = new.status()
     there = None if status is None else kind_of(status.st_mode)
     named_a_directory = there is None and kind is not EntryKind.DIRECTORY and new.given.endswith("/")
     if there is EntryKind.DIRECTORY or named_a_directory:
         what = "names a directory" if named_a_directory else "is a directory that exists already"
-        advice = f"Give the whole new path: {os.path.join(new.given, old.name)}"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new.given}: {what}", advice)
+        raise no_whole_path(new.given, old.name, what)
     if there is not None:
-        raise taken(new)
+        raise taken(new.given)
 
 
-def taken(new: Place) -> ToolError:
+def no_whole_path(new: str, name: str, what: str = "is a directory that exists already") -> ToolError:
+    """Return the error for a destination that names a directory, in which the entry `name` may be meant."""
+    advice = f"Give the whole new path: {os.path.join(new, name)}"
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new}: {what}", advice)
+
+
+def taken(new: str) -> ToolError:
     """Return the error for a destination that exists."""
     advice = "Choose another destination, or delete what is there first."
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new.given}: exists already; nothing was replaced", advice)
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new}: exists already; nothing was replaced", advice)
 
 
-def into_itself(old: Place, new: Place) -> ToolError:
+def into_itself(old: str, new: str) -> ToolError:
     """Return the error for a directory that should go into itself."""
-    return ToolError(
-        ToolErrorCategory.INVALID_PARAMETERS, f"{old.given} -> {new.given}: a directory cannot hold itself"
-    )
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{old} -> {new}: a directory cannot hold itself")
 
 
 def discard(parent: int, name: str) -> None:

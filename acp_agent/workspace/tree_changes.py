@@ -25,6 +25,7 @@ from acp_agent.workspace.entries import (
     refuse_root,
     refuse_unfit,
     rename_new,
+    take_new_name,
     taken,
     write_all,
 )
@@ -96,9 +97,9 @@ def _rename(old: Place, parent: int, new: Place, directory: int) -> None:
     except OSError as error:
         match error.errno:
             case errno.EEXIST | errno.ENOTEMPTY:
-                raise taken(new) from error
+                raise taken(new.given) from error
             case errno.EINVAL:
-                raise into_itself(old, new) from error
+                raise into_itself(old.given, new.given) from error
             case errno.EXDEV:
                 msg = f"{old.given} -> {new.given}: the two are on different file systems"
                 advice = "Copy it with copy_path, then delete the original."
@@ -213,12 +214,8 @@ def _copy_file(old: Place, new: Place) -> Copied:
     with holding(old.open_regular()) as source, open_destination(new) as parent:
         with contextlib.closing(NewFile(parent, _OWN_FILE)) as copied:
             copy_bytes(source, copied.fd)
-            try:
-                if not copied.take_name(new.name):
-                    rename_new(parent, copied.temporary_name(), parent, new.name)
-                    copied.renamed()
-            except FileExistsError as error:
-                raise taken(new) from error
+            if not take_new_name(copied, parent, new.name):
+                raise taken(new.given)
         os.fsync(parent)
     return Copied(EntryKind.FILE, 1, 0)
 
@@ -313,7 +310,7 @@ def _take_name(parent: int, temporary: str, new: Place) -> None:
     try:
         rename_new(parent, temporary, parent, new.name)
     except FileExistsError as error:
-        raise taken(new) from error
+        raise taken(new.given) from error
 
 
 def _finish(directory: int, mode: int) -> None:
