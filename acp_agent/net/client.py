@@ -252,9 +252,12 @@ class _Connections:
         idle.append(connection)
 
     async def _trusted(self, address: Address) -> ssl.SSLContext | None:
-        """Return the TLS context for an address; None for plain HTTP."""
+        """Return the TLS context for an address; None for plain HTTP. Raises HttpError."""
         if address.scheme == "https" and self._tls is None:
-            self._tls = await to_thread.run_sync(system_trust)
+            try:
+                self._tls = await to_thread.run_sync(system_trust)
+            except OSError as error:
+                raise unusable(error) from error
         return self._tls if address.scheme == "https" else None
 
     async def aclose(self) -> None:

@@ -24,7 +24,8 @@ from acp_agent import __version__
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import RequestBlocked, Resolve, ResolvedTarget, read_address, system_resolve
-from acp_agent.net.urls import httpx, judge_endpoint, locate
+from acp_agent.net.http1 import system_trust
+from acp_agent.net.urls import judge_endpoint, locate
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
 """A function that opens a TCP connection to an IP address. It raises OSError or httpcore's ConnectError.
@@ -48,10 +49,10 @@ async def system_dial(address: str, port: int) -> httpcore.AsyncNetworkStream:
     return await backend.connect_tcp(address, port)
 
 
-def system_trust() -> ssl.SSLContext:
-    """Return a context that trusts the certificates of certifi, or of SSL_CERT_FILE. Reads files. Raises ToolError."""
+async def trusted() -> ssl.SSLContext:
+    """Return a context that trusts the certificates of this machine, as `http1.system_trust` does. Raises ToolError."""
     try:
-        return httpx.create_ssl_context()
+        return await anyio.to_thread.run_sync(system_trust)
     except OSError as error:
         message = f"the certificates of this machine cannot be read ({type(error).__name__})"
         suggestion = "Tell the user to check SSL_CERT_FILE and SSL_CERT_DIR."
@@ -377,7 +378,7 @@ class McpHttpClient:
 
     async def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:
-            self._trust = await anyio.to_thread.run_sync(system_trust)
+            self._trust = await trusted()
         return self._trust
 
     def _all(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -130,19 +130,15 @@ def address_of(parsed: SplitResult) -> Address:
 
 
 def system_trust() -> ssl.SSLContext:
-    """Return a context that trusts the certificates of certifi, or of SSL_CERT_FILE or SSL_CERT_DIR. Raises HttpError.
+    """Return a context that trusts the certificates of certifi, or of SSL_CERT_FILE or SSL_CERT_DIR. Raises OSError.
 
     It reads the certificates, which takes tens of milliseconds.
     """
     import certifi  # noqa: PLC0415 - plain HTTP needs none
 
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    try:
-        context = ssl.create_default_context(
-            cafile=file or (None if folder else certifi.where()), capath=None if file else folder
-        )
-    except OSError as error:
-        raise unusable(error) from error
+    usual = None if folder else certifi.where()
+    context = ssl.create_default_context(cafile=file or usual, capath=None if file else folder)
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -125,7 +125,7 @@ class GuardedWeb:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for that address itself.")
         judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
-            self._trust = await anyio.to_thread.run_sync(connection.system_trust)
+            self._trust = await connection.trusted()
         dial, limit = self._dial or connection.system_dial, self._limits.max_body_bytes
         return await exchange.ask(judged, hop, dial=dial, trust=self._trust, limit=limit, truncate=truncate)
 

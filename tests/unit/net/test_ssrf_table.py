@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.services import BlockReason, Egress, WebCaller
-from acp_agent.net.connection import system_trust
+from acp_agent.net.http1 import system_trust
 from acp_agent.net.web import GuardedWeb, WebLimits
 from tests.unit.net.ssrf_rows import PUBLIC_HOSTS, ROWS, Row
 
