@@ -8,7 +8,8 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from types import TracebackType
+from typing import Final, Self, cast
 
 import anyio.to_thread
 from mcp.client.session import ClientSession
@@ -139,10 +140,6 @@ def _short(text: str) -> str:
     return shown if len(text) <= _SHORT else f"{shown}…"
 
 
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of MCP that begin with a handshake. The client asks for the last one."""
 
@@ -165,7 +162,7 @@ class McpClientSession:
         # Without callbacks the session offers neither sampling nor roots. The channel handles elicitation.
         self._session = ClientSession(dispatcher=self._dispatcher)
 
-    async def __aenter__(self) -> "Self":
+    async def __aenter__(self) -> Self:
         await self._session.__aenter__()
         return self
 
@@ -173,7 +170,7 @@ class McpClientSession:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: "TracebackType | None",
+        trace: TracebackType | None,
     ) -> None:
         await self._session.__aexit__(kind, error, trace)
 

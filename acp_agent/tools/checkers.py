@@ -204,13 +204,13 @@ class Project:
         tools = cast("Json", document.get("tool"))
         return tools if isinstance(tools, dict) else {}
 
-    async def ini_keys(self, name: str, section: str) -> frozenset[str] | None:
-        """Return the keys in a section of an INI file, None if it has no such section."""
+    async def mypy_keys(self, name: str) -> frozenset[str] | None:
+        """Return the keys in the section of mypy in an INI file, None if it has no such section."""
         keys: set[str] | None = None
         inside = False
         for line in (await self.text(name)).split("\n"):
             if line.startswith("["):
-                inside = line.rstrip() == f"[{section}]"
+                inside = line.rstrip() == "[mypy]"
                 keys = set() if inside and keys is None else keys
             elif inside and keys is not None:
                 keys.add(line.replace(":", "=").partition("=")[0].strip())
@@ -463,11 +463,11 @@ async def _mypy(project: Project, tools: JsonObject) -> Checker | None:
     """Return mypy if one of its settings files has a section for it. The order is that of mypy's manual."""
     for name in ("mypy.ini", ".mypy.ini"):
         if project.has_any(name):
-            return _mypy_with(await project.ini_keys(name, "mypy") or ())
+            return _mypy_with(await project.mypy_keys(name) or ())
     table = tools.get("mypy")
     if isinstance(table, dict):
         return _mypy_with(table)
-    keys = await project.ini_keys("setup.cfg", "mypy")
+    keys = await project.mypy_keys("setup.cfg")
     return None if keys is None else _mypy_with(keys)
 
 

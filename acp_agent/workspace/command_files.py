@@ -18,7 +18,7 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.git.index import GitFiles, GitState, holds_repository
 from acp_agent.workspace.git.settings import NotReadable
-from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.roots import Place, Roots, is_below
 
 MAX_ENTRIES = 10_000
 """The most entries of folders that are read for one search."""
@@ -378,7 +378,7 @@ class _Walk:
         while folders and self._seen < MAX_ENTRIES:
             below = list[str]()
             for folder in folders:
-                entries = _listed(os.path.join(start, folder))
+                entries = list(_entries(os.path.join(start, folder)))
                 if folder and git is not None and self._is_apart(git, os.path.join(start, folder), entries):
                     continue
                 for entry in entries:
@@ -392,7 +392,7 @@ class _Walk:
     def exceptions(self, place: Place, start: str) -> Iterator[str]:
         """Yield the ignore files that apply to the found files."""
         yield from self._excepting
-        above = [each for each in _upwards(start) if f"{each}/".startswith(f"{place.root.path}/")]
+        above = [each for each in _upwards(start) if is_below(each, place.root.path)]
         yield from (os.path.join(each, name) for each in above for name in (*_EXCEPTING, ".git/info/exclude"))
 
     def _judge(self, entry: "os.DirEntry[str]", path: str, found: list[str], below: list[str]) -> None:
@@ -419,14 +419,6 @@ class _Walk:
         return has_dot and holds_repository(folder) and not git.holds_below(folder)
 
 
-def _listed(folder: str) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
 def _upwards(path: str) -> Iterator[str]:
     while True:
         yield path
@@ -443,7 +435,7 @@ def _top_of(path: str) -> str | None:
 
 def _within(place: Place, top: str) -> str:
     """Return the top of a repository, or the root of the place if the repository begins above that root."""
-    return top if f"{top}/".startswith(f"{place.root.path}/") else place.root.path
+    return top if is_below(top, place.root.path) else place.root.path
 
 
 def _not_ignored(place: Place, start: str, found: Sequence[str], *, named: bool) -> list[str]:

@@ -165,7 +165,7 @@ class ProtectedPaths:
         real = resolving()
         mine = tuple(_literal_rule(path, _OWN) for given in own for path in dict.fromkeys(spellings(given, real)))
         more = (
-            *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
+            *(_users_rule("protected_paths", pattern, fold=True) for pattern in added),
             *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
             *(_literal_rule(path, _HOOKS) for given in hooks for path in dict.fromkeys(spellings(given, real))),
         )
@@ -177,7 +177,7 @@ class ProtectedPaths:
             self._by_name[name] = [*self._by_name.get(name, ()), *self._packaged.get(name, ())]
         for rule in more:
             self._by_name[_first_name(rule)].append(rule)
-        self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
+        self._lifted = tuple(_users_rule("unprotected_paths", pattern, fold=False) for pattern in lifted)
         self._found = dict[tuple[str, bool], Protection | None]()  # a call judges each of its paths a dozen times
 
     def __call__(self, path: str, access: Access) -> str | None:
@@ -269,14 +269,14 @@ def _group(group: _Table) -> Iterator[ProtectionRule]:
     yield from rules("entries", below=False)
 
 
-def _users_rule(setting: str, pattern: str, protection: Protection, *, fold: bool) -> ProtectionRule:
+def _users_rule(setting: str, pattern: str, *, fold: bool) -> ProtectionRule:
     """Return the rule of a user's pattern. Raises ConfigError."""
     path = os.path.expanduser(pattern) if pattern.startswith("~") else pattern
     names = [name for name in names_of(path) if name != "**"]
     usable = bool(names) and ".." not in names and not path.startswith("~") and "\0" not in path
     try:
         if usable and len(pattern) <= MAX_PATTERN:
-            return rule_of(folded(path) if fold else path, protection)
+            return rule_of(folded(path) if fold else path, _ADDED)
     except re.error:
         pass
     expected = f"an absolute path, ~/… or names anywhere (deploy/*.sh), without .., at most {MAX_PATTERN} characters"

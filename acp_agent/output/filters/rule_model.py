@@ -29,11 +29,7 @@ Lines = Annotated[int, Field(ge=0, le=_MOST_LINES)]
 SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
 
 
-class _Table(Shape):
-    """A table of a rule file, without unknown keys and silent conversions."""
-
-
-class Match(_Table):
+class Match(Shape):
     """The commands that a rule applies to. Exactly one of the four is set."""
 
     shape_config = ShapeConfig(schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -53,7 +49,7 @@ class Match(_Table):
             raise ValueError("exactly one of exact, prefix, regex, other")
 
 
-class StripNoiseSpec(_Table):
+class StripNoiseSpec(Shape):
     """Drop the lines that match."""
 
     type: Literal["strip_noise"]
@@ -62,7 +58,7 @@ class StripNoiseSpec(_Table):
     """Lines that match one of these stay, whatever else they match."""
 
 
-class Ends(_Table):
+class Ends(Shape):
     """Keep the first `head` and the last `tail` lines of a text that has more than `max_lines`."""
 
     max_lines: SomeLines
@@ -87,14 +83,14 @@ class TruncateSpec(Ends):
     """A text of at most this many characters is not changed."""
 
 
-class KeepMatchingSpec(_Table):
+class KeepMatchingSpec(Shape):
     """Keep only the lines that match."""
 
     type: Literal["keep_matching"]
     patterns: PatternTexts
 
 
-class StripAnnotatedSpec(_Table):
+class StripAnnotatedSpec(Shape):
     """Drop the lines that match and keep summary lines. Of a long rest, keep only the ends (threshold 0: keep all)."""
 
     type: Literal["strip_annotated"]
@@ -116,7 +112,7 @@ class StripAnnotatedSpec(_Table):
             )
 
 
-class TestSummarySpec(_Table):
+class TestSummarySpec(Shape):
     """Keep a test run's failures and totals. If none are found, do what `fallback` says."""
 
     __test__ = False  # pytest must not collect this class as a test
@@ -127,7 +123,7 @@ class TestSummarySpec(_Table):
     fallback: Ends | None = None
 
 
-class GroupByRuleSpec(_Table):
+class GroupByRuleSpec(Shape):
     """Gather diagnostics by the lint rule they name."""
 
     type: Literal["group_by_rule"]
@@ -135,20 +131,20 @@ class GroupByRuleSpec(_Table):
     rule_pattern: PatternText
 
 
-class GitStatusSpec(_Table):
+class GitStatusSpec(Shape):
     """Keep the branch, and the staged, unstaged and untracked files."""
 
     type: Literal["git_status"]
 
 
-class GitDiffSpec(_Table):
+class GitDiffSpec(Shape):
     """Limit a diff to `max_diff_lines` lines; file headers stay."""
 
     type: Literal["git_diff"]
     max_diff_lines: SomeLines = 500
 
 
-class DedupSpec(_Table):
+class DedupSpec(Shape):
     """Show repeated lines of a log once."""
 
     type: Literal["dedup"]
@@ -173,7 +169,7 @@ SPECS: Mapping[str, type[Shape]] = MappingProxyType(
 """The nine strategies by their `type`."""
 
 
-class FilterRule(_Table):
+class FilterRule(Shape):
     """A rule: the commands whose output it applies to, and what to do with the output."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
@@ -184,7 +180,7 @@ class FilterRule(_Table):
     strategy: Annotated[StrategySpec, Tagged("type")]
 
 
-class RuleFile(_Table):
+class RuleFile(Shape):
     """A file of rules, `filters.toml`. Rules are applied in the order of the file."""
 
     rules: Annotated[tuple[FilterRule, ...], Field(strict=False)] = ()
