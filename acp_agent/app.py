@@ -39,11 +39,11 @@ from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
 from acp_agent.protocol.stdio import FrameLog, LineReader, MessageWriter
+from acp_agent.session.engine import SessionEngine
 from acp_agent.session.manager import SessionManager, evict_unused, purge_unused
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.pool import SessionLimits
 from acp_agent.session.session import Opening, Session, SessionDependencies
-from acp_agent.session.turn_slot import Engine
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.session_json import json_bytes, to_json
@@ -308,7 +308,7 @@ class App:
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
         begun = False
 
-        async def make_engine(session: Session, saved: SessionSnapshot | None) -> Engine:
+        async def make_engine(session: Session, saved: SessionSnapshot | None) -> SessionEngine:
             nonlocal begun
             process = await self._load_process(loaded)
             if session.workspace.cwd == opened_in:

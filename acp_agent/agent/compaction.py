@@ -183,7 +183,7 @@ class SummarySettings:
 
 
 class Compactor:
-    """A shortener of one conversation. It is a `ContextLimiter` for turns, and a `Compressor` for `compress_context`.
+    """A shortener of one conversation, for turns, and as a `Compressor` for `compress_context`.
 
     budget   returns the tokens that the conversation may fill, 0 if that is not known
     """
@@ -209,9 +209,14 @@ class Compactor:
     # ------------------------------------------------------------------------------ for the loop
 
     def begin(self) -> None:
+        """Begin a turn."""
         self._failed = False
 
     async def make_room(self, budget: int) -> bool:
+        """Shorten the conversation before a model call if that is due. `budget` is in tokens and positive.
+
+        Return False if there may be too little room, so that the turn stops early. Raises only cancellation.
+        """
         used, limits = self._history.estimate(), self._thresholds
         if not limits.automatic:
             return False
@@ -236,6 +241,7 @@ class Compactor:
         return self._history.estimate() <= budget * limits.hard
 
     async def shorten(self) -> bool:
+        """Shorten the conversation as far as possible, because the model refused it. Return whether it is shorter."""
         before = self._history.estimate()
         if not self._thresholds.automatic:
             return False

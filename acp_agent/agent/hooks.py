@@ -1,13 +1,16 @@
 """Ports for the parts of a turn other than the model and its tools."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, ToolUsePart
-from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolResult, ToolSpec
+
+if TYPE_CHECKING:  # they import this module
+    from acp_agent.agent.aids.phases import PhaseCalls
+    from acp_agent.agent.compaction import Compactor
 
 
 @frozen
@@ -85,39 +88,6 @@ class Observer(Protocol):
         ...
 
 
-class Phases(Protocol):
-    """Tool calls that the agent makes by itself in a turn. They return text for the model, or None."""
-
-    def before_first_inference(self, prompt: Message, toolset: Toolset) -> Awaitable[str | None]:
-        """Run before the first model call, when the prompt is in the history. Raises only cancellation."""
-        ...
-
-    def after_round(
-        self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset
-    ) -> Awaitable[str | None]:
-        """Run when all calls of one message have results and the turn goes on. Raises only cancellation."""
-        ...
-
-
-class ContextLimiter(Protocol):
-    """A limiter that keeps the conversation within the context of the model."""
-
-    def begin(self) -> None:
-        """Begin a turn."""
-        ...
-
-    async def make_room(self, budget: int) -> bool:
-        """Shorten the conversation before a model call if that is due. `budget` is in tokens and positive.
-
-        Return False if there may be too little room, so that the turn stops early. Raises only cancellation.
-        """
-        ...
-
-    async def shorten(self) -> bool:
-        """Shorten the conversation as far as possible, because the model refused it. Return whether it is shorter."""
-        ...
-
-
 class Reports(Protocol):
     """Work in the background of a turn, such as sub-agents. The model gets its results during the turn."""
 
@@ -168,6 +138,8 @@ class AnswerChecks(Protocol):
 class Hooks:
     """The hooks of one conversation. They have state, so two conversations never share them.
 
+    phases     make tool calls by themselves
+    limiter    keeps the conversation within the context of the model
     began      is called as soon as the history has the prompt, since the model may then be silent for long
     reports    the reports of work in the background. A turn waits for this work before it ends
     checks     check the work when the model has ended its answer
@@ -176,8 +148,8 @@ class Hooks:
 
     selection: ToolSelection = field(default_factory=AllTools)
     observer: Observer | None = None
-    phases: Phases | None = None
-    limiter: ContextLimiter | None = None
+    phases: "PhaseCalls | None" = None
+    limiter: "Compactor | None" = None
     reports: Reports | None = None
     checks: AnswerChecks | None = None
     began: Callable[[], None] | None = None

@@ -290,16 +290,19 @@ def _hint(word: str, meant: str) -> str:
 
 
 class SessionEngine:
-    """The engine of one session: see Engine. It also has the session's data for the extension methods.
+    """The engine of one session: it answers the prompts, and has the session's data for the extension methods.
 
-    answer          runs one turn
+    answer          runs one turn. Raises RequestError if the prompt is malformed
+    carry_out       runs one turn for a scheduled prompt
+    state           returns the state to store now: history, usage, model
+    kept            returns the same, but redacts long texts in a thread
     answered        finishes a turn in the background: sets the title and reads the folder's state
     commands        returns the slash commands that are available now
     status          returns the lines of /status
     tools           returns the tools that the model may call now, under the configuration on disk
     servers         returns the MCP servers
     remove_server   ends an MCP server and removes its tools; returns False if no server has this name
-    redact          removes secrets from texts
+    redact          removes secrets from texts. It does not keep the engine alive
     quiet           waits for a short time until no other session runs a turn
     """
 

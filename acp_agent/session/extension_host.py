@@ -191,7 +191,6 @@ class ExtensionHost:
         """Return the engine of a session, with the user's current options in force. Raises RequestError, AgentError."""
         await self._resume(session)
         engine = await session.engine()
-        assert isinstance(engine, SessionEngine), "engines are made by the factory"
         if not session.turns.busy:
             session.activate_options()
         return engine

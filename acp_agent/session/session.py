@@ -1,6 +1,6 @@
 """One session: its folder, its options, and its turns, one at a time.
 
-A session needs little memory. The parts for turns (tools, gates, the model, terminals, servers) are in its Engine,
+A session needs little memory. The parts for turns (tools, gates, the model, terminals, servers) are in its engine,
 which is made in the background after `session/new` is answered, or at the next prompt at the latest. An evicted session
 has no engine. Its next prompt resumes it from the store.
 """
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, fields, replace
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -49,7 +49,10 @@ from acp_agent.gates.selection import Selection
 from acp_agent.log import Log
 from acp_agent.session.slash import commands
 from acp_agent.session.transcript import Transcript
-from acp_agent.session.turn_slot import Answer, Engine, TurnSlot
+from acp_agent.session.turn_slot import Answer, TurnSlot
+
+if TYPE_CHECKING:
+    from acp_agent.session.engine import SessionEngine
 
 _log = Log(__name__)
 _CANCELLED_FLUSH = 0.2
@@ -98,7 +101,7 @@ class SessionDependencies:
     schedule      returns the scheduled prompts of a session; None if nothing can be stored
     """
 
-    make_engine: Callable[["Session", SessionSnapshot | None], Awaitable[Engine]]
+    make_engine: Callable[["Session", SessionSnapshot | None], Awaitable["SessionEngine"]]
     resume: Callable[["Session"], Awaitable[None]]
     redact: Redact
     background: Background
@@ -219,7 +222,7 @@ class Session:
         )
         self._dependencies = dependencies
         self._saved = saved
-        self._engine: Engine | None = None
+        self._engine: SessionEngine | None = None
         self._engine_lock = anyio.Lock(fast_acquire=True)
         self._redact = dependencies.redact
         self._reads_only = False
@@ -236,7 +239,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------- engine
 
-    async def engine(self) -> Engine:
+    async def engine(self) -> "SessionEngine":
         """Return the engine, which is made at the first call.
 
         Raises:

@@ -1,19 +1,14 @@
-"""The slot for the one turn that a session may run, the engine that runs it, and the answer at its end."""
+"""The slot for the one turn that a session may run, and the answer at its end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 
 from acp_agent.core.data import frozen
-from acp_agent.core.editor import ReadPrompt
 from acp_agent.core.errors import AgentError, InvalidState, RequestError, RequestFailed
-from acp_agent.core.events import OfferedCommand
 from acp_agent.core.messages import StopReason
-from acp_agent.core.secrets import Redact
-from acp_agent.core.sessions import Change, DuePrompt
 from acp_agent.log import Log
 
 _log = Log(__name__)
@@ -31,53 +26,6 @@ class Answer:
 
     reason: StopReason
     failure: AgentError | None = None
-
-
-class Engine(Protocol):
-    """The engine of one session: it answers the prompts."""
-
-    @property
-    def redact(self) -> Redact:
-        """The function that removes secrets from texts. It must not keep the engine alive."""
-        ...
-
-    async def answer(self, read: ReadPrompt) -> Answer:
-        """Run one turn. Raises RequestError if the prompt is malformed."""
-        ...
-
-    async def carry_out(self, due: DuePrompt) -> Answer:
-        """Run one turn for a scheduled prompt."""
-        ...
-
-    @property
-    def calls(self) -> int:
-        """The number of tool calls of the conversation so far."""
-        ...
-
-    def state(self) -> Change:
-        """Return the state to store now: history, usage, model."""
-        ...
-
-    async def kept(self) -> Change:
-        """Return what `state` returns, but redact long texts in a thread."""
-        ...
-
-    def commands(self) -> tuple[OfferedCommand, ...]:
-        """Return the slash commands that are available now."""
-        ...
-
-    async def answered(self, answer: Answer) -> None:
-        """Do the work that can wait until the answer was sent, such as writing a title."""
-        ...
-
-    @property
-    def runs_processes(self) -> bool:
-        """Whether anything runs in the background."""
-        ...
-
-    async def close(self) -> None:
-        """Release the terminals, and end the servers and child processes."""
-        ...
 
 
 class TurnSlot:

@@ -59,13 +59,19 @@ class PhaseCalls:
         self._made: dict[Phase, int] = dict.fromkeys(SECONDS, 0)
 
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> str | None:
-        """Return the notes that fit the prompt, as text for the model to read behind it; None for none."""
+        """Return the notes that fit the prompt, as text for the model to read behind it; None for none.
+
+        Raises only cancellation.
+        """
         query = " ".join(self._redact(prompt.text).split())[:_QUERY]
         result = await self._run(Phase.PLANNER, _SEARCH, {"query": query}, toolset) if query else None
         return _told(_SEARCH, result) if result is not None and _has(result, "ids") else None
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
-        """Return the report of the checkers, as text for the model to read behind the results; None for none."""
+        """Return the report of the checkers, as text for the model to read behind the results; None for none.
+
+        Raises only cancellation.
+        """
         changes = (result.diffs or tool_id(use.name) in _CHANGING for use, result in outcomes if result.failure is None)
         if not any(changes):  # the result of a shell command has diffs only if tools.shell.show_changes is on
             return None

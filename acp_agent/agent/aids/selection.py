@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
 from operator import mul
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -21,6 +21,9 @@ from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Embedder
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.types import ToolResult, ToolSpec, tool_id
+
+if TYPE_CHECKING:
+    from acp_agent.log import Log
 
 _RUN = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -315,20 +318,12 @@ def _names(spec: ToolSpec) -> list[str]:
     return [name, own] if "_" in own or "-" in own else [name]
 
 
-class DebugLog(Protocol):
-    """A log for why tools are shown or not, such as acp_agent.log.Log."""
-
-    def debug(self, event: str, **fields: object) -> None:
-        """Write an event, a fixed phrase, with its fields."""
-        ...
-
-
 class AidedToolSelection:
     """A selection of up to three parts. A part that is None is switched off and costs nothing."""
 
     def __init__(
         self,
-        log: DebugLog,
+        log: "Log",
         *,
         tafc: Tafc | None = None,
         schema_filter: SchemaFilter | None = None,
