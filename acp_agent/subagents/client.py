@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, cast
 from uuid import uuid4
 
 import anyio
@@ -163,16 +163,28 @@ class AgentMessages:
             await self._progress(ToolProgress(self._card, output=text[:room] + more))
 
 
-class WaitsForUs(Protocol):
-    """A record of whether the agent waits for our answer."""
+@dataclass(slots=True)
+class Patience:
+    """The time that an agent has until its next message. It does not run out while the agent waits for us."""
+
+    seconds: float
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    serving: int = 0
+
+    def heard(self) -> None:
+        """Restart the time, since a message came."""
+        if not self.serving:
+            self.scope.deadline = anyio.current_time() + self.seconds
 
     def begin(self) -> None:
-        """Note that it waits."""
-        ...
+        """Note that the agent waits for an answer of ours."""
+        self.serving += 1
+        self.scope.deadline = float("inf")
 
     def end(self) -> None:
         """Note that it has an answer."""
-        ...
+        self.serving -= 1
+        self.heard()
 
 
 @frozen
@@ -187,7 +199,7 @@ class ClientDependencies:
     caller    the run, on whose behalf calls are made
     identity  what an "always" answer to the agent covers
     tasks     the calls run in it
-    patience  notes that the agent waits for us
+    patience  the time that the agent has until its next message
     """
 
     cwd: str
@@ -198,7 +210,7 @@ class ClientDependencies:
     caller: CallingAgent
     identity: str
     tasks: TaskGroup
-    patience: WaitsForUs
+    patience: Patience
 
 
 @dataclass(slots=True)

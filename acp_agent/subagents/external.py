@@ -7,7 +7,6 @@ own tools (`AgentClient`). All that it sends is data: its size is limited, and m
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -23,7 +22,7 @@ from acp_agent.core.ports import Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import CallingAgent, Json, JsonObject
 from acp_agent.core.untrusted import json_value
-from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies
+from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies, Patience
 from acp_agent.subagents.worker import Progress, WorkOutcome
 from acp_agent.text import visible
 from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
@@ -85,30 +84,6 @@ class ExternalDependencies:
 
 class _BrokenAgentError(Exception):
     """The agent broke a rule that ends its run. The message says which, after "it"."""
-
-
-@dataclass(slots=True)
-class Patience:
-    """The time that an agent has until its next message. It does not run out while the agent waits for us."""
-
-    seconds: float
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    serving: int = 0
-
-    def heard(self) -> None:
-        """Restart the time, since a message came."""
-        if not self.serving:
-            self.scope.deadline = anyio.current_time() + self.seconds
-
-    def begin(self) -> None:
-        """Note that the agent waits for an answer of ours."""
-        self.serving += 1
-        self.scope.deadline = float("inf")
-
-    def end(self) -> None:
-        """Note that it has an answer."""
-        self.serving -= 1
-        self.heard()
 
 
 class AgentPipes:

@@ -12,8 +12,7 @@ from acp import RequestError
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import Access, CallingAgent, ToolCall
-from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies
-from acp_agent.subagents.external import Patience
+from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies, Patience
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.seen_files import SeenFiles
