@@ -135,7 +135,6 @@ class BackendUnavailable(AgentError):
 
     def __init__(self, backend: str, reason: str, *, permanent: bool = False, quiet: bool = False) -> None:
         super().__init__(f"{backend}: {reason}")
-        self.backend = backend
         self.reason = reason
         self.permanent = permanent
         self.quiet = quiet
