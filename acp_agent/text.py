@@ -4,10 +4,12 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Callable, Collection
 from functools import cached_property
+from itertools import islice
 from typing import Any, AnyStr, Generic, cast
 
-from acp_agent.core.types import OutputStats
+from acp_agent.core.types import Json, OutputStats
 
 
 def lazy_regex(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -228,6 +230,25 @@ def clip(text: str, limit: int) -> str:
 def abbreviated(text: str, limit: int) -> str:
     """Return the first `limit` characters of a text, and an ellipsis if there are more."""
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def some_of(names: Collection[str], most: int) -> str:
+    """Return the first `most` names as a part of a sentence: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
+
+
+def map_texts(value: Json, change: Callable[[str], str], *, keys: bool = True) -> Json:
+    """Return a JSON value with every text in it changed, and by default the keys of its objects as well."""
+    match value:
+        case str():
+            return change(value)
+        case list():
+            return [map_texts(item, change, keys=keys) for item in value]
+        case dict():
+            return {change(key) if keys else key: map_texts(item, change, keys=keys) for key, item in value.items()}
+        case _:
+            return value
 
 
 def head_and_tail(text: str, longest: int) -> str:

@@ -13,7 +13,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TURN_CUT_OFF
 from acp_agent.core.session_options import Mode
 from acp_agent.core.types import ToolSpec
-from acp_agent.text import defanged, fenced, plain
+from acp_agent.text import abbreviated, defanged, fenced, plain, some_of
 
 _SMALLEST = 200
 """A file that must be cut is left out if fewer characters than this would fit."""
@@ -236,11 +236,10 @@ only."
 
 def _facts(cwd: str, roots: Sequence[str], platform: str, mode: Mode, *, in_editor: bool) -> str:
     others = [root for root in roots if root != cwd]
-    shown = ", ".join(_short(root) for root in others[:_SHOWN_ROOTS])
-    more = f" and {len(others) - _SHOWN_ROOTS} more" if len(others) > _SHOWN_ROOTS else ""
+    shown = some_of([_short(root) for root in others], _SHOWN_ROOTS)
     facts = (
         f"Working directory: {plain(cwd)}",
-        *([f"Other folders you may use: {shown}{more}"] if others else []),
+        *([f"Other folders you may use: {shown}"] if others else []),
         f"Platform: {plain(platform)}",
         *([_IN_EDITOR] if in_editor else []),
         f"Mode: {_mode(mode)}",
@@ -262,8 +261,7 @@ def _mode(mode: Mode) -> str:
 
 def _short(name: str) -> str:
     """Return a path on one line. A path that is too long is cut at its end."""
-    shown = plain(name)
-    return shown if len(shown) <= _LONGEST_ROOT else f"{shown[:_LONGEST_ROOT]}…"
+    return abbreviated(plain(name), _LONGEST_ROOT)
 
 
 CANCELLED_TURN = ("[This turn was cancelled here. ", "[The user cancelled this turn here. ")

@@ -40,8 +40,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.secrets import Redact, verbatim
-from acp_agent.core.types import Json
-from acp_agent.text import ITSELF, REFLECTION, defanged, fenced, head_and_tail
+from acp_agent.text import ITSELF, REFLECTION, defanged, fenced, head_and_tail, map_texts
 
 _SIZES = (4_000, 1_500, 500, 150)
 """The most characters of one entry. The first limit with which the conversation fits is used, else the last one."""
@@ -102,7 +101,7 @@ def _entries(role: Role, part: Part, redact: Redact) -> Iterator[_Entry]:
             words = redact(text)
             yield from _told(words) if speaker is Speaker.USER else [_Entry(speaker, words)]
         case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):
-            shown = raw if arguments is None else json.dumps(_redacted(arguments, redact), ensure_ascii=False)
+            shown = raw if arguments is None else json.dumps(map_texts(arguments, redact), ensure_ascii=False)
             yield _Entry(Speaker.CALL, f"{name} {redact(shown)}")
         case ToolResultPart(text=text, is_error=is_error, images=images):
             pictures = f" [{len(images)} images]" if images else ""
@@ -131,17 +130,6 @@ def _told(text: str) -> Iterator[_Entry]:
         yield _Entry(Speaker.RECORD if record else Speaker.DATA, text[opening.start() : at])
     if rest := text[at:].strip("\n"):
         yield _Entry(own, rest)
-
-
-def _redacted(value: Json, redact: Redact) -> Json:
-    """Return the value with every string redacted, before line ends and quotes in it are escaped."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_redacted(each, redact) for each in value]
-    if isinstance(value, dict):
-        return {redact(key): _redacted(each, redact) for key, each in value.items()}
-    return value
 
 
 def _line(entry: _Entry, size: int) -> str:

@@ -24,7 +24,7 @@ from acp_agent.config.load import Loaded
 from acp_agent.config.section import one_line
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import AgentError, ConfigError, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.ports import Invocation, never_run
 from acp_agent.core.types import (
     Access,
     Ask,
@@ -34,7 +34,6 @@ from acp_agent.core.types import (
     PathSubject,
     ToolCall,
     ToolKind,
-    ToolResult,
     ToolSpec,
 )
 from acp_agent.core.untrusted import json_kind
@@ -110,7 +109,7 @@ def _asked(given: str, gates: "Sequence[Gate]", *, write: bool) -> list[str]:
         return []
     from acp_agent.gates.gate import CallFacts  # noqa: PLC0415 - the gates are slow to load
 
-    facts = CallFacts(Invocation(call, spec, given, _never, (PathSubject(given, access),)))
+    facts = CallFacts(Invocation(call, spec, given, never_run, (PathSubject(given, access),)))
     reasons: list[str] = []
     for gate in gates:
         found = gate.judge(facts)
@@ -119,10 +118,6 @@ def _asked(given: str, gates: "Sequence[Gate]", *, write: bool) -> list[str]:
         if isinstance(found, Ask):
             reasons.append(found.reason)
     return reasons
-
-
-async def _never(_: ToolContext) -> ToolResult:
-    raise AssertionError("a path was to be judged, not touched")
 
 
 def _read(roots: Roots, given: str) -> str:

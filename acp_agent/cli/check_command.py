@@ -23,9 +23,9 @@ from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError
-from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.ports import Invocation, never_run
 from acp_agent.core.session_options import AutoApprove
-from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall, ToolResult
+from acp_agent.core.types import CommandSubject, Json, JsonObject, OutputStats, ToolCall
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.gates.gate import Gates
 from acp_agent.gates.git_calls import may_call_git
@@ -181,7 +181,7 @@ class CommandJudge:
 
     def _judge(self, text: str, gates: Gates, custom: str = "") -> CommandVerdict:
         call = ToolCall("check", custom or self._spec.name, {"command": text})
-        facts = gates.facts(Invocation(call, self._spec, text, _never, (CommandSubject(text),)))
+        facts = gates.facts(Invocation(call, self._spec, text, never_run, (CommandSubject(text),)))
         found = anyio.run(examined, facts, gates.in_order) if may_call_git(text) else judged(facts, gates.in_order)
         word, reasons = found.word, found.reasons
         if word in ("allow", "ask") and refuses_commands(self._loaded.settings):
@@ -252,10 +252,6 @@ def _rules(where: str, raw: object) -> tuple[Rule, ...]:
 
 def _told_already(problem: str) -> None:
     del problem
-
-
-async def _never(_: ToolContext) -> ToolResult:
-    raise AssertionError("a command was to be judged, not run")
 
 
 def custom_tool(args: argparse.Namespace) -> int:

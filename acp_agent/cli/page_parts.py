@@ -33,7 +33,7 @@ from acp_agent.core.events import ToolStarted
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
-from acp_agent.text import counted
+from acp_agent.text import abbreviated, counted
 
 _URL = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)  # only ASCII, which excludes lookalike letters
 _BARE = re.compile(r"<?(https?://[^\s<>\"'`*|\[\]()]{1,2000}(?<![.,;:!?]))>?")
@@ -188,7 +188,7 @@ def diff_html(diff: Diff) -> str:
 
 def _row(line: DiffLine) -> str:
     number = "" if line.change is LineChange.OMITTED else line.number
-    shown = text(line.text if len(line.text) <= _LINE else f"{line.text[:_LINE]}…")
+    shown = text(abbreviated(line.text, _LINE))
     return f'<tr class="{line.change.value}"><td>{number}</td><td>{SIGNS[line.change]}{shown}</td></tr>'
 
 

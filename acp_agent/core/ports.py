@@ -183,6 +183,11 @@ class Invocation:
     note: str = ""
 
 
+async def never_run(_: ToolContext) -> ToolResult:
+    """Raise AssertionError. It is the `run` of an invocation that is only judged."""
+    raise AssertionError("a call was to be judged, not run")
+
+
 class Toolset(Protocol):
     """The tools of a session, as the loop of a turn sees them."""
 

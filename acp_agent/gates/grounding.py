@@ -22,6 +22,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.types import Access, Allow, CallOrigin, Phase, ToolResult, Verdict
 from acp_agent.gates.gate import CallFacts, Gate, texts_in
+from acp_agent.text import abbreviated
 
 _WORD = re.compile(r"[\w.@+-]{2,256}")
 _IDENTIFIER = re.compile(
@@ -33,6 +34,7 @@ _DIGEST = re.compile(rf"[0-9a-f]{{{_LEAST_DIGITS},64}}")
 _LOOKED_AT = 100_000  # the most characters of one text that are read
 _MOST_WORDS = 100_000
 _MOST_TOLD = 5  # names in one note
+_LONGEST_SHOWN = 200  # characters of a name in a note
 _MOST_LOOKED_UP = 50  # identifiers of one call that are looked up
 
 Exists: TypeAlias = Callable[[str], Awaitable[bool | None]]
@@ -156,13 +158,13 @@ class GroundingGate(Gate):
             looked_for = os.path.dirname(path.rstrip("/")) if made else path
             name = os.path.basename(looked_for.rstrip("/"))
             if name.strip(".") and not self._mentioned.has(name) and await self._exists(looked_for) is False:
-                found.append(f"{_short(looked_for)} is not there, and nobody has mentioned it")
+                found.append(f"{abbreviated(looked_for, _LONGEST_SHOWN)} is not there, and nobody has mentioned it")
         return found
 
     def _addresses(self, facts: CallFacts) -> Iterator[str]:
         for host in map(_host, facts.urls):
             if host and not self._mentioned.has(host):
-                yield f"{_short(host)} gave nothing, and nobody has mentioned it"
+                yield f"{abbreviated(host, _LONGEST_SHOWN)} gave nothing, and nobody has mentioned it"
 
     def _identifiers(self, facts: CallFacts) -> Iterator[str]:
         texts = [line.text for line in facts.commands]
@@ -197,7 +199,3 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 200 else f"{name[:200]}…"

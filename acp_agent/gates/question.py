@@ -11,7 +11,7 @@ from acp_agent.core.types import Diff, Json, Phase, ToolCall
 from acp_agent.gates.gate import CallFacts
 from acp_agent.gates.shell.command import Opaque, Plain, ShellText
 from acp_agent.gates.shell.options import tables
-from acp_agent.text import BLANK
+from acp_agent.text import BLANK, some_of
 
 _ASCII = re.compile(r"[\t\n\r -~]*")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
@@ -73,9 +73,7 @@ def _named(char: str) -> str:
 
 
 def _lines(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_MOST_LINES]))
-    more = f" and {len(numbers) - _MOST_LINES} more" if len(numbers) > _MOST_LINES else ""
-    return f"{'line' if len(numbers) == 1 else 'lines'} {shown}{more}"
+    return f"{'line' if len(numbers) == 1 else 'lines'} {some_of([*map(str, numbers)], _MOST_LINES)}"
 
 
 MAX_TITLE = 1200

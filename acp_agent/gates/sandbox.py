@@ -36,6 +36,7 @@ from acp_agent.gates.paths.links import (
     without_made,
 )
 from acp_agent.gates.shell.command import Command
+from acp_agent.text import some_of
 from acp_agent.workspace.roots import ReadableFolder
 
 _SHOWN = 5
@@ -118,7 +119,7 @@ class SandboxGate(Gate):
         reasons += [f"reads {each.name}, {each.whose} ({each.path})" for each in readable]
         if not (facts.unsandboxed or outside or links):
             return Ask("; ".join(reasons), folders=tuple(each.path for each in readable))
-        reasons += [f"outside the workspace: {_listed(outside)}"] if outside else []
+        reasons += [f"outside the workspace: {some_of(outside, _SHOWN)}"] if outside else []
         if facts.unsandboxed:
             return Ask("; ".join(reasons), firm=True, each_time=True)
         reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
@@ -231,8 +232,3 @@ def _options_by_pattern(line: CommandFacts) -> Iterator[LinkDoubt]:
             name = next((each for each in names if each.startswith("-")), "")
             if name:
                 yield LinkDoubt(f"{word} stands for the file {name[:80]}, which {command.name} reads as an option")
-
-
-def _listed(paths: list[str]) -> str:
-    shown = ", ".join(paths[:_SHOWN])
-    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN} more"

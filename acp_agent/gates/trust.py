@@ -6,9 +6,8 @@ loosen. Parts that could run or widen something - MCP servers, hooks - are used 
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from uuid import uuid4
 
 import anyio.to_thread
@@ -35,6 +34,7 @@ from acp_agent.gates.grants import host_of, site
 from acp_agent.gates.question import clipped, visible, visible_lines
 from acp_agent.gates.rules.policy_rules import TrustLevel, lowest
 from acp_agent.store.decisions import TrustedFolders
+from acp_agent.text import some_of
 
 _AFTER_READING = TrustLevel.PROVISIONAL
 """The most that a conversation with untrusted text in it is trusted. Less would stop all work after one web page."""
@@ -47,12 +47,6 @@ _LONGEST = 100  # characters of a source's name
 def _untrusted(invocation: Invocation) -> TrustLevel:
     del invocation
     return TrustLevel.UNTRUSTED
-
-
-def _listed(sources: Collection[str]) -> str:
-    """Return the names of sources as a part of a sentence."""
-    more = len(sources) - _SHOWN
-    return ", ".join(islice(sources, _SHOWN)) + (f" and {more} more" if more > 0 else "")
 
 
 def _sources(subjects: Iterable[Subject]) -> Iterator[str]:
@@ -119,7 +113,9 @@ class SessionTrust:
         """Return a line for /status if untrusted text is in the conversation."""
         if not self.read_from:
             return ()
-        return (f"Trust: {self.conversation}, since the agent has read {_listed(self.read_from)} (`/trust reset`)",)
+        return (
+            f"Trust: {self.conversation}, since the agent has read {some_of(self.read_from, _SHOWN)} (`/trust reset`)",
+        )
 
     def of_tool(self, invocation: Invocation) -> TrustLevel:
         """Return how far the tool of a call is trusted."""
@@ -200,7 +196,7 @@ class TrustGate(Gate):
         free = facts.commands and not (facts.contained or facts.only_reads)
         if not (sources and free) or facts.call.origin is not CallOrigin.MODEL:
             return Allow()
-        return Ask(f"no sandbox contains this command, and the agent has read {_listed(sources)}")
+        return Ask(f"no sandbox contains this command, and the agent has read {some_of(sources, _SHOWN)}")
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
         """Note the user's yes, and what an executed call has brought into the conversation."""

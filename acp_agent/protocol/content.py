@@ -28,7 +28,7 @@ from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.output.sanitize import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request
-from acp_agent.text import xml_escaped
+from acp_agent.text import abbreviated, xml_escaped
 from acp_agent.tools.web import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
@@ -77,8 +77,7 @@ def link_target(uri: str) -> LinkTarget:
 
 def one_line(uri: str) -> str:
     """Return a URI, a name or a type as one line of limited length."""
-    line = " ".join(uri.split())
-    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+    return abbreviated(" ".join(uri.split()), _LONGEST_SHOWN)
 
 
 def _file(parts: SplitResult) -> LinkTarget:

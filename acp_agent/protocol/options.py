@@ -28,6 +28,7 @@ from acp_agent.core.session_options import (
 )
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.jsonrpc import RpcError, invalid_request
+from acp_agent.text import some_of
 
 _NO_MODEL = "none"
 """The value of the model option while no model is chosen."""
@@ -200,8 +201,7 @@ def _wrong_value(config_id: str, value: Json, values: Sequence[str]) -> RpcError
 
 
 def _named(values: Sequence[str]) -> str:
-    more = f" and {len(values) - _MOST_NAMED} more" if len(values) > _MOST_NAMED else ""
-    return f"{', '.join(values[:_MOST_NAMED])}{more}"
+    return some_of(values, _MOST_NAMED)
 
 
 def _shown(value: Json) -> str:

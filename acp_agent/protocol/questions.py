@@ -30,7 +30,7 @@ from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, chunk, fenced, text_content
 from acp_agent.regex import LinearRegex
-from acp_agent.text import CONTINUED, visible, wrap_line
+from acp_agent.text import CONTINUED, abbreviated, visible, wrap_line
 from acp_agent.workspace.seen_files import diff_lines
 
 LONGEST: Final = 100_000
@@ -401,7 +401,7 @@ def options(question: Question, *, like_options: bool = True) -> list[Json]:
     offered = [
         ("allow_once", "allow_once", "Allow once"),
         ("allow_always", "allow_always", _always("allow", question.option, question.always)),
-        ("allow_session", "allow_always", f"Allow {_short(question.option)} for this session"),
+        ("allow_session", "allow_always", f"Allow {abbreviated(question.option, _LONGEST_NAME)} for this session"),
         ("reject_once", "reject_once", "Reject once"),
         ("reject_always", "reject_always", _always("reject", question.denial, question.always)),
     ]
@@ -413,13 +413,10 @@ def options(question: Question, *, like_options: bool = True) -> list[Json]:
     ]
 
 
-def _short(covered: str) -> str:
-    return covered if len(covered) <= _LONGEST_NAME else f"{covered[:_LONGEST_NAME]}…"
-
-
 def _always(verb: str, covered: str, otherwise: str) -> str:
     """Return the name of an option that lasts. `otherwise` is what it covers if the question is not about a call."""
-    return f"Always {verb} {_short(covered)} in this project" if covered else f"Always {verb} {_short(otherwise)}"
+    name = f"Always {verb} {abbreviated(covered or otherwise, _LONGEST_NAME)}"
+    return f"{name} in this project" if covered else name
 
 
 class EditorApprover:

@@ -277,9 +277,8 @@ async def listed(sessions: SessionManager, params: JsonObject) -> JsonObject:
     begun: list[SessionRecord] = []
     if after is None:
         ids = {record.id for record in found}
-        stored = (
-            sessions.store is not None and trouble is None
-        )  # then open sessions with a prompt are on this page or a later one
+        # If the store was read, open sessions with a prompt are on this page or a later one.
+        stored = sessions.store is not None and trouble is None
         begun = [each for each in _open_in(cwd, sessions) if each.id not in ids and not (stored and each.prompts)]
     if trouble is not None and not any(each.prompts for each in begun):
         raise unreadable(trouble)

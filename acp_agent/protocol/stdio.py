@@ -19,6 +19,7 @@ import anyio.lowlevel
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.untrusted import now_ms, utc
 from acp_agent.protocol.jsonrpc import writable
+from acp_agent.text import map_texts
 
 LINE_LIMIT = 32 * 1024 * 1024
 """The bytes of the longest line that is read."""
@@ -73,9 +74,9 @@ class FrameLog:
     def _record(self, direction: str, line: bytes) -> None:
         entry: JsonObject = {"time": utc(now_ms() / 1000).isoformat(timespec="milliseconds"), "direction": direction}
         try:
-            entry["frame"] = _shortened(self._redact(json.loads(line)))
+            entry["frame"] = map_texts(self._redact(json.loads(line)), _shortened, keys=False)
         except (ValueError, RecursionError):
-            entry["text"] = _shortened(self._redact(line[:_LONGEST_TEXT].decode("utf-8", "replace")))
+            entry["text"] = self._redact(line[:_LONGEST_TEXT].decode("utf-8", "replace"))
         data = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         with contextlib.suppress(OSError):
             if os.fstat(self._fd).st_size + len(data) > FRAMES_LIMIT:
@@ -91,18 +92,12 @@ class FrameLog:
         os.close(full)
 
 
-def _shortened(value: Json) -> Json:
-    """Return a JSON value with the middle of long texts left out."""
-    match value:
-        case str() if len(value) > _LONGEST_TEXT:
-            half = _LONGEST_TEXT // 2
-            return f"{value[:half]}… {len(value) - 2 * half} characters left out …{value[-half:]}"
-        case list():
-            return [_shortened(item) for item in value]
-        case dict():
-            return {key: _shortened(item) for key, item in value.items()}
-        case _:
-            return value
+def _shortened(text: str) -> str:
+    """Return a text, without its middle if it is long."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    half = _LONGEST_TEXT // 2
+    return f"{text[:half]}… {len(text) - 2 * half} characters left out …{text[-half:]}"
 
 
 class LineReader:

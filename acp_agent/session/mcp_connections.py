@@ -21,7 +21,7 @@ from acp_agent.gates.pins import PinBook, server_identity
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.log import Log
 from acp_agent.store.decisions import McpPins
-from acp_agent.text import counted, visible
+from acp_agent.text import counted, some_of, visible
 from acp_agent.tools.mcp_tool import McpTool, has_tool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
@@ -101,8 +101,7 @@ class ConnectedServer:
 
 def _listed(tools: Collection[McpTool]) -> str:
     names = [visible(tool.definition.name) for tool in tools]
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return f": {', '.join(names[:_MOST_LISTED])}{more}" if names else ""
+    return f": {some_of(names, _MOST_LISTED)}" if names else ""
 
 
 _PATIENCE = 2.0

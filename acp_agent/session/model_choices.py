@@ -30,6 +30,7 @@ from acp_agent.llm.provider_config import (
     thinking_levels,
 )
 from acp_agent.log import Log
+from acp_agent.text import some_of
 
 if TYPE_CHECKING:
     from acp_agent.llm.catalog import Catalog
@@ -330,8 +331,7 @@ def _row(model: ModelChoice, *, in_use: bool) -> str:
 
 
 def _named(models: Sequence[ModelChoice]) -> str:
-    more = f" and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else ""
-    return ", ".join(model.value for model in models[:_MOST_NAMED]) + more
+    return some_of([model.value for model in models], _MOST_NAMED)
 
 
 def _wrong(message: str) -> ToolError:

@@ -204,8 +204,8 @@ class OtherAgents:
 
         none = ToolChoice(session=())  # these agents have their own tools
 
-        def definition(entry: ExternalAgentSettings) -> "Definition":
-            return Definition(
+        return {
+            entry.name: Definition(
                 entry.name,
                 entry.description,
                 "",
@@ -215,8 +215,8 @@ class OtherAgents:
                 max_per_session=entry.max_per_session,
                 identity=entry.identity,
             )
-
-        return {entry.name: definition(entry) for entry in self._enabled()}
+            for entry in self._enabled()
+        }
 
     def agent(self, entry: ExternalAgentSettings) -> "ExternalAgent":
         """Return an agent with everything that a run of it needs. Raises ConfigError."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from acp_agent.config.load import Loaded
 from acp_agent.core.data import frozen
-from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.ports import Invocation, never_run
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.types import (
     Access,
@@ -24,7 +24,6 @@ from acp_agent.core.types import (
     PathSubject,
     Subject,
     ToolCall,
-    ToolResult,
     UrlSubject,
 )
 from acp_agent.gates.blocklist import BlocklistGate
@@ -86,11 +85,7 @@ def call_with(subject: Subject) -> Invocation:
         case _:
             assert_never(subject)
     spec = next(each.spec() for each in default_tools() if each.name == tool)
-    return Invocation(ToolCall("check", tool, {argument: target}), spec, target, _never, (subject,))
-
-
-async def _never(_: ToolContext) -> ToolResult:
-    raise AssertionError("a call was to be judged, not made")
+    return Invocation(ToolCall("check", tool, {argument: target}), spec, target, never_run, (subject,))
 
 
 def judged(facts: CallFacts, gates: Iterable[Gate]) -> Finding:

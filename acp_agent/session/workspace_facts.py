@@ -39,7 +39,7 @@ from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Access
 from acp_agent.extend.front_matter import Fields, MarkdownFile, parse
-from acp_agent.text import defanged, fenced, plain
+from acp_agent.text import abbreviated, defanged, fenced, plain
 from acp_agent.workspace.git.changes import branch_of, uncommitted
 from acp_agent.workspace.project_notes import (
     FoundNotes,
@@ -420,8 +420,7 @@ class WorkspaceFacts:
         return f"{len(paths)}: {shown}{more}"
 
     def _short(self, name: str) -> str:
-        line = plain(defanged(self._clean(name.encode("utf-8", "replace").decode())))
-        return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+        return abbreviated(plain(defanged(self._clean(name.encode("utf-8", "replace").decode()))), _LONGEST)
 
 
 def _listed(roots: Roots, paths: Iterable[str]) -> Iterator[str]:

@@ -12,9 +12,22 @@ from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
-from acp_agent.core.types import ToolResult
+from acp_agent.core.types import Json, ToolResult
 from acp_agent.output.sanitize import fence
-from acp_agent.text import TAGS, clip, defanged, fenced, lazy_regex, measure, title, visible, xml_escaped
+from acp_agent.text import (
+    TAGS,
+    clip,
+    defanged,
+    fenced,
+    lazy_regex,
+    limited,
+    map_texts,
+    measure,
+    some_of,
+    title,
+    visible,
+    xml_escaped,
+)
 from tests.fakes.fake_toolset import FakeToolset
 from tests.rows import each_row
 from tests.unit.tools.workbench import Workbench
@@ -199,3 +212,18 @@ def test_an_expression_that_nothing_uses_is_never_compiled():
 
     with pytest.raises(re.error):
         unused.match("")
+
+
+def test_names_beyond_the_first_few_are_counted():
+    assert some_of("abcde", 5) == "a, b, c, d, e"
+    assert some_of("abcdef", 5) == "a, b, c, d, e and 1 more"
+
+
+def test_a_text_is_limited_with_an_ellipsis_behind_its_beginning():
+    assert (limited("abc", 3), limited("abcd", 3)) == ("abc", "abc…")
+
+
+def test_every_text_of_a_json_value_is_changed_and_its_keys_if_wanted():
+    value: Json = {"a": ["b", 1, None, {"c": "d"}], "e": True}
+    assert map_texts(value, str.upper) == {"A": ["B", 1, None, {"C": "D"}], "E": True}
+    assert map_texts(value, str.upper, keys=False) == {"a": ["B", 1, None, {"c": "D"}], "e": True}

@@ -38,7 +38,7 @@ from acp_agent.session.toolset.settings import RedactedMemories
 from acp_agent.session.turn_slot import Answer
 from acp_agent.session.verdicts import PolicyCommand
 from acp_agent.store.memories import MemoryStore
-from acp_agent.text import counted, defanged, fenced
+from acp_agent.text import abbreviated, counted, defanged, fenced
 from acp_agent.tools.agent import handoff_prompt, listing
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ async def _delete(note: str, notes: MemoryStore) -> str:
 def _line(note: Remembered) -> str:
     day = utc(note.created_at).date().isoformat()
     text = " ".join(note.content.split())
-    return f"- `{note.id}` ({day}) {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}"
+    return f"- `{note.id}` ({day}) {abbreviated(text, _LONGEST)}"
 
 
 class Restore(Protocol):

@@ -20,7 +20,7 @@ import anyio
 from acp_agent.core.backends import CommandOutcome, CommandRequest, Terminal
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.core.ports import Backends, Invocation, ToolContext
+from acp_agent.core.ports import Backends, Invocation, ToolContext, never_run
 from acp_agent.core.secrets import Redact
 from acp_agent.core.types import (
     Allow,
@@ -41,7 +41,7 @@ from acp_agent.execution.audit import Auditor
 from acp_agent.extend.hooks import THEIR_TOOLS, Hook, HookEvent, HookLibrary
 from acp_agent.gates.gate import CallFacts, Gates
 from acp_agent.session.verdicts import judged
-from acp_agent.text import defanged, fenced, visible
+from acp_agent.text import abbreviated, defanged, fenced, visible
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import is_below
 
@@ -285,7 +285,7 @@ class SessionHooks:
 
     def _facts(self, hook: Hook, call: ToolCall) -> CallFacts:
         subjects = (CommandSubject(hook.command),) if hook.command else ()
-        return self._needs.gates().facts(Invocation(call, self._bash, hook.command, _never, subjects))
+        return self._needs.gates().facts(Invocation(call, self._bash, hook.command, never_run, subjects))
 
     async def _command(
         self, hook: Hook, facts: CallFacts, given: bytes, variables: Mapping[str, str]
@@ -336,12 +336,7 @@ class SessionHooks:
         return result, answer_in(result.text)
 
     def _line(self, text: str) -> str:
-        line = " ".join(defanged(self._needs.clean(text)).split())
-        return (line if len(line) <= _REASON else f"{line[:_REASON]}…") or "no reason is given"
-
-
-async def _never(_: ToolContext) -> ToolResult:
-    raise AssertionError("a hook is no call of a tool")
+        return abbreviated(" ".join(defanged(self._needs.clean(text)).split()), _REASON) or "no reason is given"
 
 
 async def _unheard(_: object) -> None:

@@ -44,7 +44,6 @@ from acp_agent.gates.question import MAX_TITLE, clipped
 from acp_agent.gates.rules.patterns import Call
 from acp_agent.gates.rules.permission_rules import Action, judge, rule_action
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, Target, TrustLevel, _path
-from acp_agent.gates.sandbox import _listed
 from acp_agent.gates.shell import reading as shell_reading
 from acp_agent.gates.shell.command import CUT, MAX_BYTES, TOO_DEEP, Command, Opaque, Plain, ShellText, survey
 from acp_agent.gates.shell.danger import destructive, shell_texts
@@ -55,7 +54,6 @@ from acp_agent.gates.shell.programs import denials, only_reads, prefix
 from acp_agent.gates.shell.reading import loose_segments, spellings
 from acp_agent.gates.shell.syntax import MAX_PIPES, Parsed, Parses
 from acp_agent.gates.shell.words import MAX_BRACES, ansi_c, expand_braces
-from acp_agent.gates.trust import _listed as sources_listed
 from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.firewall import Firewall, _handles
 from acp_agent.gates.verify.folder_readers import reading
@@ -305,11 +303,6 @@ def test_a_link_at_the_end_of_a_path_is_followed_unless_the_link_itself_is_moved
     assert _path("link", root, os.path.realpath, entry=True) == Target(moved, moved, (*moved, link))
 
 
-def test_long_lists_are_cut_to_five():
-    assert _listed([*"abcde"]) == "a, b, c, d, e"
-    assert _listed([*"abcdef"]) == "a, b, c, d, e and 1 more"
-
-
 def test_programs_that_pack_folders_follow_links():
     for text, folders, follows in (
         ("zip -r x.zip a", ("x.zip", "a"), True),
@@ -481,11 +474,6 @@ def test_a_text_whose_analysis_goes_too_deep_is_opaque(monkeypatch):
 
     monkeypatch.setattr(shell_reading, "analyse", analyse)
     assert ShellText("ls | cat").analysis == Opaque(TOO_DEEP)
-
-
-def test_sources_beyond_the_first_few_are_counted():
-    assert sources_listed("abcde") == "a, b, c, d, e"
-    assert sources_listed("abcdef") == "a, b, c, d, e and 1 more"
 
 
 class Asking(Gate):
