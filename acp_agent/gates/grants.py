@@ -37,7 +37,15 @@ from acp_agent.core.data import frozen
 from acp_agent.core.types import tool_id
 from acp_agent.gates.shell import programs
 from acp_agent.gates.shell.command import Command
-from acp_agent.store.private_file import DamagedFile, locked, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import (
+    ASK_AGAIN,
+    DamagedFile,
+    locked,
+    quoted,
+    read_or_set_aside,
+    read_private,
+    replace_private,
+)
 from acp_agent.text import lazy_regex
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -268,12 +276,7 @@ class GrantStore:
 
     def _usable(self) -> _Grants:
         """Return the grants in the file. A damaged file is set aside; its known denials stay in force."""
-        try:
-            return _read(self._path)
-        except DamagedFile as damage:
-            aside = set_aside(self._path)
-            self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
-            return self._denied()
+        return read_or_set_aside(self._path, _read, self._denied, self._warn, ASK_AGAIN)
 
     def _denied(self) -> _Grants:
         return {key: allowed for key, allowed in self._kept.items() if not allowed}

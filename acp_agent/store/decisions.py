@@ -28,7 +28,15 @@ from typing import TypeAlias, cast
 
 from acp_agent.config.files import stamp
 from acp_agent.core.data import frozen
-from acp_agent.store.private_file import DamagedFile, locked, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import (
+    ASK_AGAIN,
+    DamagedFile,
+    locked,
+    quoted,
+    read_or_set_aside,
+    read_private,
+    replace_private,
+)
 
 _WORDS = {"trusted": True, "untrusted": False}
 
@@ -63,19 +71,11 @@ class TrustedFolders:
             return
         try:
             with locked(self._path):
-                answers = self._usable()
+                answers = read_or_set_aside(self._path, _read_answers, _Answers, self._warn, ASK_AGAIN)
                 answers.setdefault(folder, {})[digest] = trusted
                 replace_private(self._path, _answers_toml(answers))
         except OSError as error:
             self._warn(f"{self._path}: the answer could not be stored and holds until the session ends: {error}")
-
-    def _usable(self) -> _Answers:
-        try:
-            return _read_answers(self._path)
-        except DamagedFile as damage:
-            aside = set_aside(self._path)
-            self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
-            return {}
 
 
 def _read_answers(path: str) -> _Answers:
@@ -154,7 +154,7 @@ class McpPins:
         self._unkept = {**self._unkept, (server, tool): pin}
         try:
             with locked(self._path):
-                servers = self._usable()
+                servers = read_or_set_aside(self._path, _read_pins, lambda: {**self._kept}, self._warn)
                 known = servers.get(server, _Server(name, {}))
                 servers[server] = _Server(known.name, {**known.tools, tool: pin})
                 replace_private(self._path, _pins_toml(servers))
@@ -177,14 +177,6 @@ class McpPins:
         if trouble and trouble != self.trouble:
             self._warn(trouble)
         self._stamp, self.trouble = now, trouble
-
-    def _usable(self) -> _Servers:
-        try:
-            return _read_pins(self._path)
-        except DamagedFile as damage:
-            aside = set_aside(self._path)
-            self._warn(f"{self._path}: {damage}; it was set aside as {aside}")
-            return {**self._kept}
 
 
 def _read_pins(path: str) -> _Servers:

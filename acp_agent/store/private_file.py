@@ -10,11 +10,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
+
+T = TypeVar("T")
 
 _LOCK_SECONDS = 1.0
 """Seconds to wait for a lock. Most are held for microseconds, but the database's until its file is checked."""
@@ -148,12 +151,30 @@ def replace_private(path: str, text: str) -> None:
         os.close(directory)
 
 
+ASK_AGAIN = ", and you will be asked again"
+"""The end of a warning about a file of answers that was set aside."""
+
+
 def set_aside(path: str) -> str:
     """Rename a damaged file and return its new name. Raises OSError."""
     *names, last = _asides(path)
     aside = next((name for name in names if not os.path.lexists(name)), last)
     os.replace(path, aside)
     return aside
+
+
+def read_or_set_aside(
+    path: str, read: Callable[[str], T], damaged: Callable[[], T], warn: Callable[[str], None], advice: str = ""
+) -> T:
+    """Return what `read` returns for a file. If the file is damaged, set it aside, warn, and return `damaged()`.
+
+    Raises OSError.
+    """
+    try:
+        return read(path)
+    except DamagedFile as damage:
+        warn(f"{path}: {damage}; it was set aside as {set_aside(path)}{advice}")
+        return damaged()
 
 
 def set_aside_before(path: str) -> tuple[str, ...]:
