@@ -118,7 +118,7 @@ class PinsGate(Gate):
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
         """Pin the definition of a tool that ran."""
-        ran = result.ruling is not None and result.ruling.approved_by is not None and not result.ruling.gate
+        ran = result.ruling is not None and result.ruling.approved_by is not None
         for each in facts.subjects if ran else ():
             if isinstance(each, McpSubject) and not self._book.pinned(each.tool, facts.spec):
                 await anyio.to_thread.run_sync(self._book.keep, each.tool, facts.spec)
