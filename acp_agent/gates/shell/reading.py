@@ -39,6 +39,7 @@ from acp_agent.gates.shell.words import (
     parameters,
     pattern,
     program_of,
+    unchanged,
     unknown,
     variants,
 )
@@ -249,6 +250,9 @@ def _forms(
         forms += variants(emptied(words, known), known, limit)
         if any(piece.changed for word in words for piece in word):
             unsure = [[unknown(piece) for piece in word] for word in words]
+            if any(piece.operator for word in words for piece in word):
+                computed = set(forms)
+                forms += (each for each in variants(unchanged(words), known, limit) if each not in computed)
             forms += variants(unsure, known, limit) + variants(emptied(unsure, known), known, limit)
         if split:
             forms += variants(words, split, limit)

@@ -8,7 +8,8 @@ from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_agent.gates.shell.command import CUT, CUT_IN_QUOTES
+from acp_agent.gates.shell.command import CUT, CUT_IN_QUOTES, is_cut
+from acp_agent.gates.shell.operators import CASES, cased, pattern_of, replaced, sliced, without
 from acp_agent.text import lazy_regex
 
 if TYPE_CHECKING:  # they load the parser
@@ -57,6 +58,7 @@ _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
+_VARIABLE = lazy_regex(r"\$\{?(\w+)\}?")
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -66,6 +68,8 @@ class Piece(NamedTuple):
 
     changed   whether an operator or an index may give it another value than the variable has (`${x#*}`, `${x[1]}`)
     default   the pieces that stand for an unknown value (`${x:-$y z}`)
+    operator  the operator whose result is computed (`#`, `//`, `:`, `^^`, `!`); empty for none
+    operands  the pieces of what stands behind the operator
     """
 
     text: str
@@ -73,12 +77,14 @@ class Piece(NamedTuple):
     variable: str = ""
     changed: bool = False
     default: tuple[Piece, ...] = ()
+    operator: str = ""
+    operands: tuple[tuple[Piece, ...], ...] = ()
 
     def variables(self) -> Iterator[str]:
         """Yield the variable, then those in its default."""
         if self.variable:
             yield self.variable
-        for piece in self.default:
+        for piece in (*self.default, *(piece for operand in self.operands for piece in operand)):
             yield from piece.variables()
 
 
@@ -184,7 +190,35 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
         default = _parts(parsed, node.children[operator + 1 : -1], quoted=quoted)
         text = "".join(piece.text for piece in default)
     changed = len(node.children) > 3  # more than `${`, the name and `}`
-    return [Piece(text, quoted, name, changed, tuple(default))]
+    operator_of, operands = _operation(parsed, node.children[1:-1]) if changed and operator is None else ("", ())
+    return [Piece(text, quoted, name, changed, tuple(default), operator_of, operands)]
+
+
+def _operation(parsed: Parsed, nodes: list[Node]) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
+    """Return the operator of an expansion and what stands behind it; empty if its result is not computed."""
+    kinds = [node.type for node in nodes]
+    match kinds:
+        case ["!", "variable_name"]:
+            return "!", ()
+        case ["variable_name", "@", letter] | ["variable_name", letter] if letter in CASES:
+            return letter, ()
+        case ["variable_name", "#" | "##" | "%" | "%%" as mark, *_]:
+            return mark, (_operand(parsed, nodes[2:]),)
+        case ["variable_name", "/" | "//" | "/#" | "/%" as mark, _, *rest] if rest[:1] in ([], ["/"]):
+            return mark, (_operand(parsed, nodes[2:3]), _operand(parsed, nodes[4:]))
+        case ["variable_name", ":", _] | ["variable_name", ":", _, ":", _]:
+            return ":", tuple((Piece(parsed.text(node)),) for node in nodes[2::2])
+        case _:
+            return "", ()
+
+
+def _operand(parsed: Parsed, nodes: list[Node]) -> tuple[Piece, ...]:
+    """Return the pieces of a pattern or of what replaces it. The parser sees no variable in a pattern."""
+    found = _parts(parsed, nodes, quoted=False)
+    variables = [None if each.quoted else _VARIABLE.fullmatch(each.text) for each in found]
+    return tuple(
+        Piece(each.text, variable=name[1]) if name else each for each, name in zip(found, variables, strict=True)
+    )
 
 
 _NAMES = ("variable_name", "special_variable_name")
@@ -228,12 +262,37 @@ def _value(piece: Piece, values: Mapping[str, str]) -> str:
     if not piece.variable:
         return piece.text.translate(_HIDE) if piece.quoted else piece.text
     value = values.get(piece.variable)
+    if piece.operator and value is not None:
+        value = _computed(piece, value, values)
     if value is None:
         value = "".join(_value(each, values) for each in piece.default) or piece.text
     if piece.quoted and piece.variable != "@":  # "$@" is several words even in quotes
         return value.translate(_HIDE)
     value = value.replace(CUT_IN_QUOTES, CUT)
     return re.sub(r"[ \t\n]+", _BLANK, value)
+
+
+def _computed(piece: Piece, value: str, values: Mapping[str, str]) -> str:
+    """Return what an operator makes of a variable's value; the value itself if that is not known."""
+    if piece.operator == "!":
+        return values.get(value, value)
+    if is_cut(value) or any(
+        name not in values for operand in piece.operands for each in operand for name in each.variables()
+    ):
+        return value
+    texts = [[(_value(each, values), each.quoted) for each in operand] for operand in piece.operands]
+    joined = ["".join(text for text, _ in parts) for parts in texts]
+    found: str | None = None
+    if piece.operator in CASES:
+        found = cased(value, piece.operator)
+    elif piece.operator == ":":
+        found = sliced(value, joined)
+    elif (wanted := pattern_of(texts[0])) is not None:
+        if piece.operator[0] == "/":
+            found = replaced(value, piece.operator, wanted, joined[1])
+        else:
+            found = without(value, piece.operator, wanted)
+    return value if found is None else found
 
 
 def expand_braces(text: str) -> list[str]:
@@ -272,9 +331,9 @@ def _range(first: str, last: str) -> list[str]:
 
 
 def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int) -> list[tuple[str, ...]]:
-    """Return the argument lists of a command with the values of its variables, at most `limit`.
+    """Return the argument lists of a command with the values of its variables, of at most `limit` combinations.
 
-    The first one has the most recent values.
+    The first one has the most recent values. What operators make of the values is computed if it is simple.
     """
     names = _known_names(words, known)
     found: dict[tuple[str, ...], None] = {}
@@ -318,7 +377,12 @@ def _most_fields(word: list[Piece], known: Mapping[str, tuple[str, ...]]) -> int
 
 
 def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> list[str]:
-    return sorted({name for word in words for piece in word for name in piece.variables() if name in known})
+    """Return the variables in words whose values are known, and those that `${!x}` may mean."""
+    named = [piece for word in words for piece in word]
+    meant = (value for piece in named if piece.operator == "!" for value in known.get(piece.variable, ()))
+    return sorted(
+        {name for name in (*(name for piece in named for name in piece.variables()), *meant) if name in known}
+    )
 
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
@@ -341,6 +405,11 @@ def _some_numbers(values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the values with one number for all those that no blocked command tells from each other."""
     plain = [value for value in values if value.isdecimal() and value not in _TELLING_NUMBERS][1:]
     return tuple(value for value in values if value not in plain) if plain else values
+
+
+def unchanged(words: list[Word]) -> list[Word]:
+    """Return words whose variables have their own values, whatever their operators make of them."""
+    return [[piece._replace(operator="", operands=()) for piece in word] for word in words]
 
 
 def unknown(piece: Piece) -> Piece:

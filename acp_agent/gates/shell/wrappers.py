@@ -92,6 +92,7 @@ class Expander:
             pairs = [word.partition("=") for word in words]
             values = [value for name, _, value in pairs if name in _COMMAND_VARIABLES and expanded.argv]
             values += [self._written(value) for name, _, value in pairs if name in ("BASH_ENV", "ENV")]
+            values += [f"f{value}" for name, _, value in pairs if name.startswith("BASH_FUNC_")]
             expanded = self._texts(expanded, values) if any(values) else expanded
         if self.call is not None and command.argv and command.argv[0] in self.functions:
             return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))

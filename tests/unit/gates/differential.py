@@ -43,7 +43,7 @@ _PREFIXES = (
     "stdbuf -oL ",
     "time -p ",
     "env -S ",
-    "bash -lc ",
+    "bash -uc ",
     "builtin ",
     "coproc ",
     "env -u A ",
@@ -585,15 +585,15 @@ def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
 _STEERING = frozenset(
     ("PATH", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "HOME", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT")
 )
-"""Variables with which a command may run, read or write something else. Gates ask about every text that sets one."""
+_STEERING_COMMANDS = frozenset((".", "source", "shopt", "set"))
+"""With them a command may run, read or write something else. Gates ask about every text that has one."""
 
 
 def _explained(run: Run, listed: list[Command]) -> bool:
     """Whether all that bash did was listed."""
     given = [word for command in listed for word in command.assignments]
-    if not _STEERING.isdisjoint(word.partition("=")[0] for word in given) or any(
-        c.name in (".", "source") for c in listed
-    ):
+    steered = not _STEERING.isdisjoint(word.partition("=")[0] for word in given)
+    if steered or any(each.name in _STEERING_COMMANDS for each in listed):
         return True
     more = {id(inner) for command in listed if command.appended for inner in command.walk()}
     programs = all(any(_same(ran, each, run.folder, more=id(each) in more) for each in listed) for ran in run.programs)
