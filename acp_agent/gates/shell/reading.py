@@ -43,7 +43,7 @@ from acp_agent.gates.shell.words import (
     unknown,
     variants,
 )
-from acp_agent.gates.shell.wrappers import Expander, Nested
+from acp_agent.gates.shell.wrappers import WORD_RUNNERS, Expander, Nested
 from acp_agent.text import lazy_regex
 
 SURVEY_BYTES = 4 * MAX_BYTES
@@ -268,6 +268,7 @@ def _each_counts(words: list[Word], guesses: Guesses) -> bool:
         return bool(words)
     name, table = program_of(("".join(piece.text for piece in words[0]),)), tables()
     decides = judges_words(name) or name in table.starters or name in table.text or bool(table.interpreter(name))
+    decides = decides or name in WORD_RUNNERS
     return name not in PRINTERS and (decides or name in guesses.functions or not GLOB.isdisjoint(name) or "{" in name)
 
 

@@ -24,6 +24,9 @@ _ESCAPERS = frozenset(
         "sqlite3",
     )
 )  # fmt: skip
+WORD_RUNNERS = _CALLBACKS | _ESCAPERS | {"hash", "make", "gmake", "crontab"}
+"""Programs that may run command lines in their words or their input."""
+
 _ESCAPED = re.compile(
     r"^[^\S\n]*[+:]*(?:sil(?:ent)?!?\s+)?(?:\\?!|(?:\.sh|\.shell|\.system|system|shell)\s)[^\S\n]*([^\n]+)",
     re.MULTILINE,

@@ -211,6 +211,27 @@ def test_an_unknown_descriptor_is_no_reason_to_refuse():
         assert judge(ShellText(text), DEFAULT) == Allow(), text
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        'less "+!$x$y ls"',
+        'ed <<< "!$x$y ls"',
+        'vim "+!$x$y ls"',
+        'complete -C "$x$y ls" a',
+        'compgen -C "$x$y ls"',
+        'mapfile -C "$x$y ls" a',
+        'bind -x "\\"a\\": $x$y ls"',
+        'hash -p "$x$y" ls',
+        'crontab <<< "* * * * * $x$y ls"',
+    ],
+)
+def test_each_combination_of_values_is_judged_in_what_a_program_runs(call: str):
+    first = " ".join([*(f"a{number}" for number in range(20)), "su", "a20"])
+    second = " ".join([*(f"b{number}" for number in range(10)), "do", *(f"b{number}" for number in range(10, 20))])
+    text = f"for x in {first}; do for y in {second}; do {call}; done; done"
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
 def test_each_file_that_a_variable_may_name_is_written():
     text = "for x in a /dev/sda b; do echo > $x; done"
     assert isinstance(judge(ShellText(text), DEFAULT), Deny)
