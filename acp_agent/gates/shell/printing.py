@@ -155,7 +155,7 @@ class _Reading:
         words = _words(parsed, node)
         if not words or _is_silent(words):
             return
-        if words[0] in tables().same_syntax:
+        if words[0] in tables().shells:
             texts = shell_call(words[1:]).texts
             if texts:
                 for text in texts:
