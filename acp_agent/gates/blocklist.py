@@ -15,7 +15,7 @@ from typing import NamedTuple, assert_never
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
 from acp_agent.gates.gate import CallFacts, Gate
 from acp_agent.gates.rules.deny_groups import find_in_groups, patterns_for
-from acp_agent.gates.shell.command import MAX_FOUND, Command, ShellText, Survey, is_cut
+from acp_agent.gates.shell.command import MAX_FOUND, Command, Construct, ShellText, Survey, is_cut
 from acp_agent.gates.shell.danger import code_hazard, destructive, shell_texts
 from acp_agent.gates.shell.options import has_option, operands, option_texts, shortest, tables
 from acp_agent.gates.shell.programs import program_table
@@ -184,6 +184,8 @@ class BlocklistGate(Gate):
 
 
 _BLOCKED = "the command is blocked, because it"
+_WRITE_OUT = "Write the command out."
+_QUOTE = f"{_WRITE_OUT} Text with backquotes belongs in single quotes: in double quotes the shell runs it."
 _ADVICE = "Do it without this command, or tell the user what to run."
 
 
@@ -220,7 +222,8 @@ def judge(shell: ShellText, policy: BlocklistPolicy, *, contained: bool = False)
 def _inspected(found: Survey, kind: str, *, contained: bool) -> Verdict | None:
     """Return the verdict on a text because of what a substitution may print; None if that is harmless."""
     if found.damage or any(map(_runs_output, found.walk())):
-        return Deny(f"the command is blocked, because what the {kind} runs cannot be told; write the command out")
+        advice = _QUOTE if kind == Construct.BACKTICK else _WRITE_OUT
+        return Deny(f"the command is blocked, because what the {kind} runs cannot be told", advice=advice)
     removed = None if contained else next(filter(_removes_output, found.walk()), None)
     return removed and Ask(f"a {kind} names what {removed.name} deletes", firm=True)
 

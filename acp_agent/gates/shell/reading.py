@@ -149,8 +149,7 @@ def survey(text: str, parses: Parses) -> Survey:
             findings.commands.extend(loose)
             if len(loose) > MAX_FOUND or any(CUT in command.argv for command in loose):
                 findings.unread = findings.unread or f"holds more than {MAX_FOUND} commands"
-        if loose_constructs(text):
-            findings.constructs.add(Construct.COMMAND_SUBSTITUTION)
+        findings.constructs.update(loose_constructs(text))
     return Survey(
         tuple(findings.commands),
         frozenset(findings.constructs),
@@ -391,9 +390,10 @@ def spellings(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def loose_constructs(text: str) -> bool:
-    """Return whether a damaged text has a substitution outside single quotes."""
-    return _CONSTRUCT.search(_SINGLE_QUOTED.sub("", text)) is not None
+def loose_constructs(text: str) -> set[Construct]:
+    """Return what a damaged text has outside single quotes: backquotes, another substitution, or both."""
+    signs = set(_CONSTRUCT.findall(_SINGLE_QUOTED.sub("", text)))
+    return {Construct.BACKTICK if sign == "`" else Construct.COMMAND_SUBSTITUTION for sign in signs}
 
 
 def loose_segments(text: str) -> list[tuple[str, ...]]:
