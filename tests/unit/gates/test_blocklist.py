@@ -408,11 +408,9 @@ def test_only_the_user_may_let_output_name_what_is_taken_away(text: str):
 
 @each_row("text", ["git commit -m 'Use it' -m \"Use `foo()` here\"", 'sed -i "s/x/`lazy()`/" a.ts'])
 def test_a_model_that_quotes_code_in_backquotes_reads_what_they_mean_and_how_to_write_them(text: str):
-    denied = judge(ShellText(text), BlocklistPolicy(substitution=Substitution.INSPECT))
-    assert denied == Deny(
-        "the command is blocked, because what the command substitution `…` runs cannot be told",
-        advice="Write the command out. Text with backquotes belongs in single quotes: in double quotes the shell runs it.",
-    )
+    advice = "Write the command out. Text with backquotes belongs in single quotes: in double quotes the shell runs it."
+    reason = "the command is blocked, because what the command substitution `…` runs cannot be told"
+    assert judge(ShellText(text), DEFAULT) == Deny(reason, advice=advice)
 
 
 async def test_what_a_substitution_opens_is_judged_by_the_other_gates(tmp_path):
