@@ -461,11 +461,12 @@ Verdict: TypeAlias = Allow | Ask | Deny
 
 
 _NAMES = {
-    "bash": "shell sh exec execute execute_command run run_command run_shell_command run_terminal_cmd terminal",
-    "process": "bash_output kill_shell kill_bash bashoutput killshell killbash",
+    "bash": "shell sh exec execute execute_command exec_command run run_command run_shell_command run_terminal_cmd "
+    "shell_command terminal",
+    "process": "bash_output kill_shell kill_bash bashoutput killshell killbash write_stdin",
     "read": "read_file view cat",
     "write": "write_file create_file",
-    "edit": "edit_file str_replace replace multiedit",
+    "edit": "edit_file str_replace replace multiedit multi_edit apply_patch apply_diff replace_in_file search_replace",
     "list_directory": "ls list list_dir list_files",
     "find_path": "glob find find_files file_search",
     "grep": "search search_files grep_search rg ripgrep",
@@ -478,6 +479,7 @@ _NAMES = {
     "fetch": "webfetch web_fetch fetch_url",
     "web_scrape": "scrape",
     "diagnostics": "get_diagnostics lint",
+    "update_plan": "todowrite todo_write write_todos",
     "agent": "task subagent delegate dispatch_agent spawn_agent",
 }
 ALIASES: Mapping[str, str] = MappingProxyType(

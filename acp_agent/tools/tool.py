@@ -204,7 +204,7 @@ _ALIASES = {
     "task": "prompt message words",
 }
 """For parameters, the other names that models know from other tools. A tool's own parameters come first."""
-_DROPPED = frozenset(("description", "explanation", "reason", "-n"))
+_DROPPED = frozenset(("description", "explanation", "reason", "-n", "activeForm"))
 """Arguments that models add unasked. They only say what a call is for, or what the tool does anyway."""
 
 _MILLISECONDS = 1000

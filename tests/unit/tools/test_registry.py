@@ -97,6 +97,26 @@ async def test_the_nearest_of_an_alias_is_the_tool_it_means():
     assert error.value.failure.suggestion.startswith("Use read, or another")
 
 
+@each_row(
+    "name, tool",
+    [
+        *(("apply_patch", "edit"), ("apply_diff", "edit"), ("replace_in_file", "edit"), ("search_replace", "edit")),
+        *(("TodoWrite", "update_plan"), ("todo_write", "update_plan"), ("write_todos", "update_plan")),
+        *(("exec_command", "bash"), ("shell_command", "bash"), ("write_stdin", "process"), ("read_many_files", "read")),
+    ],
+)
+async def test_a_name_from_another_agent_leads_to_the_tool_for_that_work(name: str, tool: str):
+    with pytest.raises(ToolError) as error:
+        await Workbench().understand(name, nosuch=1)
+    assert f"{tool}: " in str(error.value) or error.value.failure.suggestion.startswith(f"Use {tool},")
+
+
+async def test_a_list_of_todos_as_other_agents_write_it_is_a_plan():
+    todo = {"content": "Look", "status": "pending", "activeForm": "Looking"}
+    invocation = await Workbench().understand("TodoWrite", todos=[todo])
+    assert invocation.spec.name == "update_plan"
+
+
 @pytest.mark.parametrize("name", ["", "zzz", "x" * 10_000, "\ud800\n"])
 async def test_a_name_like_nothing_is_quoted_short(name: str):
     with pytest.raises(ToolError) as error:
