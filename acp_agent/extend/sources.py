@@ -33,7 +33,7 @@ from acp_agent.core.types import Access
 from acp_agent.extend.front_matter import MAX_FILE, DefinitionProblem
 from acp_agent.gates.trust import contents_digest, folder_question
 from acp_agent.store.decisions import TrustedFolders
-from acp_agent.workspace.beneath import errors_about
+from acp_agent.workspace.beneath import errors_about, holding
 from acp_agent.workspace.roots import Roots, is_below
 
 T = TypeVar("T")
@@ -328,11 +328,8 @@ def _names(folder: str, roots: Roots | None, stamps: PathStamps) -> Sequence[str
     with suppress(OSError, Refused, ToolError):
         if roots is None:
             return os.listdir(folder)
-        fd = roots.place(folder, Access.LIST).open_directory()
-        try:
+        with holding(roots.place(folder, Access.LIST).open_directory()) as fd:
             return os.listdir(fd)
-        finally:
-            os.close(fd)
     if os.path.isdir(folder):
         stamps.doubt()
     return ()
@@ -343,21 +340,14 @@ def _read_below(roots: Roots, shown: str) -> bytes:
     place = roots.place(shown, Access.READ)
     if not is_below(place.path, roots.cwd):
         raise Refused(f"{shown}: expected a file inside the project, not a link out of it")
-    fd = place.open_regular()
-    try:
-        with errors_about(shown):
-            return os.pread(fd, MAX_FILE + 1, 0)
-    finally:
-        os.close(fd)
+    with holding(place.open_regular()) as fd, errors_about(shown):
+        return os.pread(fd, MAX_FILE + 1, 0)
 
 
 def _read_users(path: str, shown: str) -> bytes:
     """Return the bytes of a file of the user, without waiting for a FIFO or a device. Raises Refused or ToolError."""
-    with errors_about(shown):
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Refused(f"{shown}: is not a regular file")
-            return os.pread(fd, MAX_FILE + 1, 0)
-        finally:
-            os.close(fd)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with errors_about(shown), holding(os.open(path, flags)) as fd:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Refused(f"{shown}: is not a regular file")
+        return os.pread(fd, MAX_FILE + 1, 0)

@@ -437,20 +437,15 @@ class _Lines:
 def _are_in_file(opener: FileOpener, path: str, lines: Sequence[FoundLine]) -> bool:
     """Return whether the file below the root has these lines where ripgrep saw them: without its byte order mark."""
     try:
-        fd = opener.open(path)
-    except OSError:
-        return False
-    try:
-        mark = os.pread(fd, len(BOM), 0)
-        if mark.startswith(UTF_16_BOMS):
-            text = decode_text(read_bounded(fd, MOST_COMPARED, path), path).encode()
-            return all(text.startswith(line.text, line.offset) for line in lines)
-        start = len(BOM) if mark == BOM else 0
-        return all(os.pread(fd, len(line.text), start + line.offset) == line.text for line in lines)
+        with holding(opener.open(path)) as fd:
+            mark = os.pread(fd, len(BOM), 0)
+            if mark.startswith(UTF_16_BOMS):
+                text = decode_text(read_bounded(fd, MOST_COMPARED, path), path).encode()
+                return all(text.startswith(line.text, line.offset) for line in lines)
+            start = len(BOM) if mark == BOM else 0
+            return all(os.pread(fd, len(line.text), start + line.offset) == line.text for line in lines)
     except (OSError, ToolError):
         return False
-    finally:
-        os.close(fd)
 
 
 def relative_path(name: bytes) -> str | None:

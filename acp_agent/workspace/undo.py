@@ -17,7 +17,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile, is_temporary, remove_leftovers, temporary_name
@@ -396,9 +396,9 @@ class Undo:
     def _remove(self, path: str, now: TreeEntry) -> bool:
         """Remove an entry. Return False for a folder that holds something else."""
         root, relative = self._place(path)
-        with _Parent(root, relative) as parent:
+        with _parent(root, relative) as (parent, name):
             try:
-                (os.rmdir if now.kind == FOLDER else os.unlink)(parent.name, dir_fd=parent.fd)
+                (os.rmdir if now.kind == FOLDER else os.unlink)(name, dir_fd=parent)
             except FileNotFoundError:
                 return True
             except OSError:
@@ -408,16 +408,16 @@ class Undo:
         return True
 
     def _put(self, path: str, entry: TreeEntry, contents: Mapping[str, bytes]) -> None:
-        with _Parent(*self._place(path)) as parent:
+        with _parent(*self._place(path)) as (parent, name):
             if entry.kind == FOLDER:
                 with suppress(FileExistsError):
-                    os.mkdir(parent.name, _MADE.mode, dir_fd=parent.fd)
+                    os.mkdir(name, _MADE.mode, dir_fd=parent)
             elif entry.kind == LINK:
-                name = temporary_name()
-                os.symlink(contents[entry.content], os.fsencode(name), dir_fd=parent.fd)
-                os.replace(name, parent.name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+                temporary = temporary_name()
+                os.symlink(contents[entry.content], os.fsencode(temporary), dir_fd=parent)
+                os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             else:
-                _put_file(parent, entry.mode, contents[entry.content])
+                _put_file(parent, name, entry.mode, contents[entry.content])
 
     def _set_mode(self, path: str, mode: int) -> None:
         root, relative = self._place(path)
@@ -475,39 +475,32 @@ def _noted(path: str, failed: dict[str, str]) -> Generator[None]:
         failed.setdefault(path, in_words(error))
 
 
-class _Parent:
-    """The open folder of an entry, in which names can be changed while it is open."""
-
-    def __init__(self, root: Root, relative: str) -> None:
-        self.name = os.path.basename(relative)
-        self.fd = root.open_directory(os.path.dirname(relative) or ".")
-        self._mode: int | None = None
-
-    def __enter__(self) -> Self:
-        status = os.fstat(self.fd)
-        if status.st_mode & 0o300 != 0o300 and status.st_uid == os.geteuid():
-            self._mode = stat.S_IMODE(status.st_mode)
-            os.fchmod(self.fd, self._mode | 0o300)
-        return self
-
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def _parent(root: Root, relative: str) -> Generator[tuple[int, str]]:
+    """Yield the fd of the folder of an entry, in which names can be changed in the block, and the entry's name."""
+    with holding(root.open_directory(os.path.dirname(relative) or ".")) as fd:
+        status = os.fstat(fd)
+        mode, mine = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
+        is_closed = mine and mode & 0o300 != 0o300
+        if is_closed:
+            os.fchmod(fd, mode | 0o300)
         try:
-            if self._mode is not None:
-                os.fchmod(self.fd, self._mode)
+            yield fd, os.path.basename(relative)
         finally:
-            os.close(self.fd)
+            if is_closed:
+                os.fchmod(fd, mode)
 
 
-def _put_file(parent: _Parent, mode: int, data: bytes) -> None:
+def _put_file(parent: int, name: str, mode: int, data: bytes) -> None:
     """Give a file its content and mode in one step."""
-    with closing(NewFile(parent.fd, 0o600)) as new:
+    with closing(NewFile(parent, 0o600)) as new:
         with open(new.fd, "wb", closefd=False) as file:
             file.write(data)
         with suppress(OSError):
-            old = os.stat(parent.name, dir_fd=parent.fd, follow_symlinks=False)
+            old = os.stat(name, dir_fd=parent, follow_symlinks=False)
             os.fchown(new.fd, old.st_uid, old.st_gid)
         os.fchmod(new.fd, mode)
-        os.replace(new.temporary_name(), parent.name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+        os.replace(new.temporary_name(), name, src_dir_fd=parent, dst_dir_fd=parent)
         new.renamed()
 
 

@@ -16,6 +16,7 @@ from anyio import to_thread
 from acp_agent.config.files import PathStamps
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.git.repositories import Resolve
 from acp_agent.workspace.git.settings import local_paths
 from acp_agent.workspace.processes.table import open_process
@@ -502,18 +503,13 @@ _COMMIT_DIGITS = 40
 def _small(path: str) -> str:
     """Return the text of a small file of git; empty if there is none. Raises NoAnswer."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with holding(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as fd:
+            data = os.read(fd, _MOST_BYTES + 1)
     except (OSError, ValueError):  # a .git file may name a path with a NUL
         return ""
-    try:
-        data = os.read(fd, _MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise NoAnswer
-        return data.decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    if len(data) > _MOST_BYTES:
+        raise NoAnswer
+    return data.decode("utf-8", "replace")
 
 
 def _folders(name: str) -> list[str]:

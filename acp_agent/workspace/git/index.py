@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from acp_agent.core.secrets import secrecy
 from acp_agent.core.untrusted import now_ns
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.git.settings import NotReadable
 
 _SMALL = 64 * 1024
@@ -72,10 +73,8 @@ class StampedReader:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise NotReadable("may not be read") from error
-        try:
+        with holding(fd):
             return _all_of(fd, limit)
-        finally:
-            os.close(fd)
 
     def line(self, path: str) -> str:
         """Return the text of a file of one line; empty if there is none.

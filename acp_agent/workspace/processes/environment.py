@@ -139,10 +139,8 @@ class PrivateFolder:
         """Remove the folder with what is in it. It blocks."""
         if self._held is not None:
             (path, fd), self._held = self._held, None
-            try:
+            with holding(fd):
                 _remove(path, fd)
-            finally:
-                os.close(fd)
 
 
 def remove_abandoned() -> int:

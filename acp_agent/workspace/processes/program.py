@@ -21,6 +21,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.text import visible
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree
 from acp_agent.workspace.sandbox.sandbox import SessionSandbox
@@ -182,10 +183,8 @@ class PipedProgram:
         except (AttributeError, OSError):  # not Linux, or an old kernel
             await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
             return
-        try:
+        with holding(fd):
             await anyio.wait_readable(fd)
-        finally:
-            os.close(fd)
 
     def describe_exit(self) -> str:
         """Return a phrase that says how the program ended."""

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from enum import IntFlag
 from functools import cache
 
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.roots import is_below
 from acp_agent.workspace.sandbox.metadata import serve
 from acp_agent.workspace.sandbox.seccomp import filter_program
@@ -96,11 +97,8 @@ def landlock_works() -> bool:
         return False
 
     def tried() -> None:
-        ruleset = _new_ruleset(landlock_abi(), tcp=False)
-        try:
+        with holding(_new_ruleset(landlock_abi(), tcp=False)) as ruleset:
             os.close(_confine(ruleset, program))
-        finally:
-            os.close(ruleset)
 
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -129,12 +127,9 @@ def close_nameless_sockets() -> None:
     if landlock_abi() < SCOPE_ABI:
         return
     attributes = struct.pack("=3Q", 0, 0, _NAMELESS)
-    ruleset = _called(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
-    try:
+    with holding(_called(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))) as ruleset:
         _check(ctypes.CDLL(None, use_errno=True).prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
         _called(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
-    finally:
-        os.close(ruleset)
 
 
 def grants(walls: Walls) -> dict[str, Right]:
@@ -273,14 +268,12 @@ def _allow(ruleset: int, path: str, rights: Right) -> None:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
-    try:
+    with holding(fd):
         mode = os.fstat(fd).st_mode
         rights = rights if stat.S_ISDIR(mode) else rights & _OF_FILES
         if rights and not stat.S_ISLNK(mode):
             rule = struct.pack("=Qi", rights, fd)
             _called(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint(0))
-    finally:
-        os.close(fd)
 
 
 def _confine(ruleset: int, program: bytes) -> int:

@@ -19,6 +19,7 @@ from enum import Enum
 from threading import Thread
 from typing import NamedTuple
 
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.roots import is_below
 
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # requests of ioctl
@@ -132,19 +133,14 @@ class _Broker:
             if call.subject not in (_Subject.MODE, _Subject.OWNER) and arguments[call.value]:
                 times = _times(memory.fileno(), arguments[call.value], call.subject)
         base = _HERE if call.directory is None else ctypes.c_int32(arguments[call.directory] & 0xFFFFFFFF).value
-        folder = os.open(f"/proc/{process}/cwd" if base == _HERE else f"/proc/{process}/fd/{base}", os.O_PATH)
-        try:
+        start = f"/proc/{process}/cwd" if base == _HERE else f"/proc/{process}/fd/{base}"
+        with holding(os.open(start, os.O_PATH)) as folder:
             # This fails if the process has ended: another one could have its number now.
             fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", number))
             how = os.O_PATH | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
-            file = os.open(path, how, dir_fd=folder) if path else os.dup(folder)
-            try:
+            with holding(os.open(path, how, dir_fd=folder) if path else os.dup(folder)) as file:
                 self._check(file)
                 self._change(file, call, arguments, times)
-            finally:
-                os.close(file)
-        finally:
-            os.close(folder)
 
     def _check(self, file: int) -> None:
         """Raise OSError if a file lies outside the walls."""
