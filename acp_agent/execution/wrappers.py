@@ -93,6 +93,7 @@ class ResultCache:
     now          returns the time in seconds
     unsettled    returns whether a command runs beside the calls: it may change files at any time
     hits, misses   the counts of `get` since the start or the last `clear`
+    generation   the number of changes so far; a call notes it at its beginning, for `put`
     """
 
     def __init__(
@@ -116,15 +117,10 @@ class ResultCache:
         self._entries = OrderedDict[Key, _Entry]()
         self._bytes = 0
         self._changing = 0
-        self._generation = 0
+        self.generation = 0
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def generation(self) -> int:
-        """The number of changes so far. A call notes it at its beginning, for `put`."""
-        return self._generation
 
     def get(self, key: Key) -> ToolResult | None:
         """Return the kept result for a key if it is still valid."""
@@ -142,7 +138,7 @@ class ResultCache:
     def put(self, key: Key, result: ToolResult, generation: int) -> None:
         """Keep a result, unless something changed since `generation` or is changing now."""
         size = _size(result)
-        if not self.enabled or self._changing or generation != self._generation or size > self._max_bytes:
+        if not self.enabled or self._changing or generation != self.generation or size > self._max_bytes:
             return
         self._drop(key)
         self._entries[key] = _Entry(result, size, self._now())
@@ -163,7 +159,7 @@ class ResultCache:
 
     def turn_began(self) -> None:
         """Remove the results that changes of the user since the last turn may have made wrong."""
-        self._generation += 1
+        self.generation += 1
         for key in [key for key in self._entries if not key.lasting]:
             self._drop(key)
 
@@ -173,7 +169,7 @@ class ResultCache:
         self.hits = self.misses = 0
 
     def _empty(self) -> None:
-        self._generation += 1
+        self.generation += 1
         self._entries.clear()
         self._bytes = 0
 
@@ -380,15 +376,8 @@ class Transaction:
     def rolled_back(self, result: ToolResult, found: CommandChanges, cwd: str) -> Sequence[EntryChange]:
         """Return the changes that are to be taken back after a command."""
         failed = self.rolls_back and (result.envelope or {}).get("exit_code") in self.codes
-        return [each for each in found.entries if self._covers(relative(each.path, cwd))] if failed else ()
-
-    def _covers(self, path: str) -> bool:
-        return any(_is_in(glob, path) for glob in self.scope)
-
-
-def _is_in(glob: Glob, path: str) -> bool:
-    prefix = f"{glob.prefix}/" if glob.prefix else ""
-    return path.startswith(prefix) and glob.matches(path.removeprefix(prefix))
+        named = [(each, relative(each.path, cwd)) for each in found.entries] if failed else ()
+        return [each for each, path in named if any(glob.matches_whole(path) for glob in self.scope)]
 
 
 def _ended(result: ToolResult, line: str) -> ToolResult:

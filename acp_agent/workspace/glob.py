@@ -39,6 +39,7 @@ class Glob:
         while plain < len(names) - 1 and is_literal(names[plain]):
             plain += 1
         self.prefix = "/".join(names[:plain])
+        self._start = f"{self.prefix}/" if self.prefix else ""
         rest = "/".join(names[plain:])
         self.depth = None if "**" in rest or "{" in rest else len(names) - plain
         try:
@@ -49,6 +50,10 @@ class Glob:
     def matches(self, path: str) -> bool:
         """Return whether a path relative to the prefix matches."""
         return self._regex.matches(path)
+
+    def matches_whole(self, path: str) -> bool:
+        """Return whether a path relative to the searched directory matches."""
+        return path.startswith(self._start) and self._regex.matches(path[len(self._start) :])
 
     def matching(self, names: Sequence[str], directory: str = "") -> set[str]:
         """Return the names in a directory that match. It is much faster than asking for each.
@@ -71,12 +76,11 @@ class FileGlob:
         below = f"{pattern}**" if glob.directories_only else pattern
         self._glob = Glob(below if "/" in below else f"**/{below}")
         self.prefix = self._glob.prefix
-        self._start = f"{self.prefix}/" if self.prefix else ""
         self._literal, self._dotted = _named(pattern)
 
     def matches(self, path: str) -> bool:
         """Return whether the glob matches a file, given its path relative to the searched directory."""
-        return path.startswith(self._start) and self._glob.matches(path[len(self._start) :])
+        return self._glob.matches_whole(path)
 
     @property
     def hidden(self) -> bool:
