@@ -8,7 +8,7 @@ import importlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import anyio.to_thread
 
@@ -23,6 +23,16 @@ from acp_agent.llm.retry import ToollessProvider, closing_stream
 
 if TYPE_CHECKING:
     from acp_agent.net.client import HttpClient
+
+_T = TypeVar("_T")
+
+
+async def _built(build: Callable[[], _T]) -> _T:
+    """Return what `build` makes, in a thread. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
+    try:
+        return await anyio.to_thread.run_sync(build, abandon_on_cancel=True)
+    except ConfigError as error:
+        raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
 
 
 class DeferredProvider:
@@ -53,10 +63,7 @@ class DeferredProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
         if self._built is None:
-            try:
-                self._built = await anyio.to_thread.run_sync(self._build, self._ref, abandon_on_cancel=True)
-            except ConfigError as error:
-                raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
+            self._built = await _built(partial(self._build, self._ref))
         async with closing_stream(self._built.stream(request)) as events:
             async for event in events:
                 yield event
@@ -83,14 +90,9 @@ class DeferredEmbedder:
         """Embed the texts, as the port says. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
         async with self._one_at_a_time:  # it remembers the length of its vectors
             if self._built is None:
-                try:
-                    self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
-                except ConfigError as error:
-                    raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
+                self._built = await _built(self._build)
         return await self._built.embed(texts)
 
-
-_UNSAID: Final = ModelLimits(context_window=1, max_output=1)  # nothing reads the limits of an embedding model
 
 __all__ = ["Catalog", "ModelRef", "ProviderConfig", "ProviderType", "parse_model"]
 
@@ -223,11 +225,11 @@ class Catalog:
         config = self.find(ref)
         if config.type not in (ProviderType.OPENAI, ProviderType.OLLAMA):
             raise ConfigError("[llm]", "embedding_model", str(ref), "a model of a provider of type openai or ollama")
-        known = None if config.key_is_stored else endpoint_of(config, ref.model, _UNSAID)
+        known = None if config.key_is_stored else endpoint_of(config, ref.model)
 
         def build() -> Embedder:
             make: Callable[..., Embedder] = importlib.import_module("acp_agent.llm.embeddings").HttpEmbedder
-            endpoint = known or endpoint_of(config, ref.model, _UNSAID)
+            endpoint = known or endpoint_of(config, ref.model)
             return make(endpoint, self._client(config), ollama=config.type is ProviderType.OLLAMA)
 
         return DeferredEmbedder(str(ref), build)

@@ -15,7 +15,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_count, as_list, as_object, as_text
 from acp_agent.llm.exchange import anthropic_headers, ask_json, bearer_header
-from acp_agent.llm.models import ModelLimits, Price
+from acp_agent.llm.models import Price
 from acp_agent.llm.ollama import read_card
 from acp_agent.llm.provider_config import ModelInfo, ProviderConfig, endpoint_of
 from acp_agent.net.client import HttpClient
@@ -28,7 +28,6 @@ _LIMIT: Final = 8 * 1024 * 1024
 """The largest page in bytes. The longest known page is OpenRouter's, about 1 MB."""
 _MOST_PAGES: Final = 10
 _MOST: Final = 2000
-_ANY: Final = ModelLimits(context_window=1, max_output=1)  # an endpoint that is not for a single model
 _WINDOWS: Final = ("context_length", "max_model_len", "max_context_length")
 _PRICES: Final = {
     "input": "prompt",
@@ -53,7 +52,7 @@ async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelIn
     """
     if config.type is ProviderType.SCRIPTED:
         return ()
-    endpoint = endpoint_of(config, "", _ANY)
+    endpoint = endpoint_of(config, "")
     try:
         match config.type:
             case ProviderType.ANTHROPIC:
@@ -76,7 +75,7 @@ async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelIn
 
 async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: ModelInfo) -> ModelInfo:
     """Return a model of Ollama with the sizes and abilities that its list leaves out. Raises as `list_models`."""
-    endpoint = endpoint_of(config, info.model, _ANY)
+    endpoint = endpoint_of(config, info.model)
     body: JsonObject = {"model": info.model}
     shown = await ask_json(http, endpoint, "/api/show", bearer_header(endpoint), body, patience=_PATIENCE, limit=_LIMIT)
     card = read_card(shown)

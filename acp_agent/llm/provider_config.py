@@ -154,10 +154,13 @@ def _first(said: _T | None, otherwise: _T | None) -> _T | None:
     return otherwise if said is None else said
 
 
+_NO_LIMITS: Final = ModelLimits(context_window=1, max_output=1)
+
+
 def endpoint_of(
-    config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None
+    config: ProviderConfig, model: str, limits: ModelLimits = _NO_LIMITS, efforts: Efforts | None = None
 ) -> ModelEndpoint:
-    """Return a model's endpoint, with a stored key if no variable holds one.
+    """Return a model's endpoint, with a stored key if no variable holds one. Conversations need the model's limits.
 
     If `config.key_is_stored`, it may wait for the keyring, so do not call it on the event loop.
 

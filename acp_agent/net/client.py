@@ -61,11 +61,8 @@ _Kind = ProviderErrorKind
 class _Exchange(Protocol):
     """A request that was sent, and its response. `headers` have lower-case names."""
 
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
+    status: int
+    headers: Mapping[str, str]
 
     def body(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body as it arrives. Raises HttpError."""
@@ -321,11 +318,9 @@ class _ProxiedExchange:
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
-    async def body(self) -> AsyncGenerator[bytes]:
+    def body(self) -> AsyncGenerator[bytes]:
         """See _Exchange."""
-        async with aclosing(unpacked(self._pieces(), self.headers.get("content-encoding", ""))) as pieces:
-            async for piece in pieces:
-                yield piece
+        return unpacked(self._pieces(), self.headers.get("content-encoding", ""))
 
     async def _pieces(self) -> AsyncGenerator[bytes]:
         with translated_httpx():

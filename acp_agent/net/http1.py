@@ -366,20 +366,14 @@ class _Response:
 
 
 class DirectExchange:
-    """A request over an `HttpConnection`. See `_Exchange`."""
+    """A request over an `HttpConnection`, with `status` and `headers` from the end of `begin` on. See `_Exchange`."""
 
     def __init__(self, connection: HttpConnection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
         self._response = _Response()
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._response.headers
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
 
     @property
     def reusable(self) -> bool:
@@ -393,13 +387,14 @@ class DirectExchange:
     async def begin(self, request: bytes) -> None:
         """Send the request and receive the head of its response. Raises HttpError."""
         self._connection.write(request)
-        received = 0
-        while not self.status:
+        received, response = 0, self._response
+        while not response.status:
             data = await self._connection.read(self._patience)
             received += len(data)
-            self._response.feed(data)
-            if not self.status and received > _HEAD_LIMIT:
+            response.feed(data)
+            if not response.status and received > _HEAD_LIMIT:
                 raise _broken_off()
+        self.status, self.headers = response.status, response.headers
 
     def body(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body as it arrives.
