@@ -383,18 +383,18 @@ class Fields:
         self.remark("description", f"only the first {most:,} of {len(text):,} characters are used")
         return text[:most].strip()
 
-    def texts(self, key: str, default: tuple[str, ...] = (), *, blanks: bool = False) -> tuple[str, ...]:
+    def texts(self, key: str, *, blanks: bool = False) -> tuple[str, ...]:
         """Return a list of texts: a YAML list, or one text with commas, or with blanks too, as Claude Code has them."""
         match self._get(key):
             case None:
-                return default
+                return ()
             case str(text):
                 return tuple(filter(None, _split(text, blanks=blanks)))
             case list(items) if all(isinstance(item, str) for item in items):
                 return tuple(str(item).strip() for item in items)
             case _:
                 self.refuse(key, "a list of texts")
-                return default
+                return ()
 
     def number(self, key: str, default: int, least: int, most: int) -> int:
         """Return a whole number from `least` to `most`."""

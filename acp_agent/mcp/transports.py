@@ -269,9 +269,8 @@ async def _read(program: PipedProgram, channel: MessageChannel, scope: anyio.Can
 
 async def _write(program: PipedProgram, channel: MessageChannel) -> None:
     async for item in channel.outgoing:
-        line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
-            await program.write(f"{line}\n".encode())
+            await program.write(_message_bytes(item) + b"\n")
         except OSError:  # the program has closed its stdin; `_read` or `exited` notices its end
             return
 

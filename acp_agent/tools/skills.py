@@ -24,6 +24,10 @@ class SkillTool(SessionTool[P]):
     def __init__(self, skills: Skills) -> None:
         self._skills = skills
 
+    def _loaded(self, name: str, arguments: str | None = None) -> ToolResult:
+        found = self._skills.load(name, arguments)
+        return ToolResult("", frame=Frame(head=found.text, headline=found.shown))
+
 
 class LoadSkillParams(Params):
     """Read the instructions of a skill."""
@@ -43,8 +47,7 @@ class LoadSkill(SkillTool[LoadSkillParams]):
 
     async def run(self, params: LoadSkillParams, context: ToolContext) -> ToolResult:
         del context
-        found = self._skills.load(params.name)
-        return ToolResult("", frame=Frame(head=found.text, headline=found.shown))
+        return self._loaded(params.name)
 
 
 class InvokeSkillParams(Params):
@@ -66,8 +69,7 @@ class InvokeSkill(SkillTool[InvokeSkillParams]):
 
     async def run(self, params: InvokeSkillParams, context: ToolContext) -> ToolResult:
         del context
-        found = self._skills.load(params.name, params.arguments)
-        return ToolResult("", frame=Frame(head=found.text, headline=found.shown))
+        return self._loaded(params.name, params.arguments)
 
 
 class SkillSearchParams(Params):
