@@ -90,6 +90,12 @@ def why_forbidden(address: Address) -> str | None:
 MAX_URL: Final = 8192
 """The most characters of a URL. Common servers accept no more."""
 
+
+def is_ambiguous(url: str) -> bool:
+    """Return whether a URL has a blank, a backslash or a character that cannot be seen: parsers read it differently."""
+    return not url.isprintable() or " " in url or "\\" in url
+
+
 _USERINFO: Final = re.compile(r"^((?:(?:[^/\\?#@]*:)?[/\\]+)?)[^/\\?#]*@")
 
 
@@ -355,7 +361,7 @@ def browser_url(url: str) -> str:
     """
     if len(url) > _LONGEST:
         raise ValueError(f"the URL has {len(url)} characters, and {_LONGEST} is the most")
-    if not url.isprintable() or " " in url or "\\" in url:
+    if is_ambiguous(url):
         raise ValueError("the URL holds a blank, a backslash or a character that cannot be seen")
     try:
         parts = urlsplit(url)

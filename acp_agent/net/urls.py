@@ -26,6 +26,7 @@ from acp_agent.net.hosts import (
     WebTarget,
     advice_about,
     canonical_host,
+    is_ambiguous,
     looked_up,
     read_address,
     why_forbidden,
@@ -76,7 +77,7 @@ def _check_text(url: str) -> None:
     """Refuse blanks, backslashes, and control and invisible characters: parsers treat them differently."""
     if len(url) > MAX_URL:
         raise _malformed(f"it has {len(url)} characters, and {MAX_URL} is the most")
-    if not url.isprintable() or " " in url or "\\" in url:
+    if is_ambiguous(url):
         raise _malformed("it holds a blank, a backslash or a character that cannot be seen")
 
 
@@ -123,7 +124,7 @@ def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
 
     Raises RequestBlocked if it may not be used.
     """
-    if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
+    if len(url) > MAX_URL or is_ambiguous(url):
         raise _unusable("it is too long, or holds a blank, a backslash or a character that cannot be seen")
     try:
         split, parsed = urlsplit(url), httpx.URL(url)
