@@ -210,7 +210,7 @@ def _document(name: str) -> JsonObject:
         case "config":
             return config_schema()
         case "filter-rules":
-            from acp_agent.output.filters.rule_model import filter_rules_schema  # noqa: PLC0415
+            from acp_agent.output.filters.rule_file import filter_rules_schema  # noqa: PLC0415
 
             return filter_rules_schema()
         case "run":

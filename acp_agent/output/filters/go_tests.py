@@ -94,26 +94,23 @@ class GoPlain:
 
     def _package(self, package: re.Match[str], line: str) -> None:
         self._parsed.mark(recognised=True)
+        self._close()
         what = package["what"].strip()
         if what == "ok":
-            self._close()
             self._parsed.loose(line)
         elif what == "FAIL":
-            self._close()
             self._parsed.keep(line)
-        self._close()
         self._printed.clear()
         self._current = ""
 
     def _verdict(self, line: str) -> None:
-        if line.startswith(("exit status", "signal:")):
-            self._close()
-            if self._parsed.recognised or self._current:
-                self._parsed.keep(line)
-            else:
-                self._parsed.loose(line)
+        self._close()
+        if not line.startswith(("exit status", "signal:")):
+            return
+        if self._parsed.recognised or self._current:
+            self._parsed.keep(line)
         else:
-            self._close()
+            self._parsed.loose(line)
 
     def _crash_line(self, line: str) -> None:
         """Take a line of a panic or a timeout, after the output of the running test."""

@@ -12,8 +12,15 @@ import pytest
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.filters.rule_file import CommandMatcher, built_in, read_rules
-from acp_agent.output.filters.rule_model import SPECS, Match, RuleFile, filter_rules_schema
+from acp_agent.output.filters.rule_file import (
+    SPECS,
+    CommandMatcher,
+    Match,
+    RuleFile,
+    built_in,
+    filter_rules_schema,
+    read_rules,
+)
 from acp_agent.output.filters.strategy import CommandRun, LinePatterns
 from tests.rows import each_row
 
