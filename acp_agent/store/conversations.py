@@ -24,7 +24,7 @@ from acp_agent.core.services import PastMessage
 from acp_agent.core.sessions import OVERFLOW_PREFIX, SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.memories import Terms, terms_of
-from acp_agent.store.session_json import from_column, json_from, to_column
+from acp_agent.store.session_json import from_column, json_from, number_from, to_column
 from acp_agent.store.session_rows import SaidBefore, said_before
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def record_of(row: Sequence[Any]) -> SessionRecord:
     """Return the session of a row.
 
     The columns are id, cwd, additional, title, created_at, updated_at, prompts and model, in this order. A list of
-    folders that cannot be read counts as empty.
+    folders that cannot be read counts as empty, and a number as 0, so that one damaged row hides no other session.
     """
     identity, cwd, additional, title, created_at, updated_at, prompts, model = row
     return SessionRecord(
@@ -43,9 +43,9 @@ def record_of(row: Sequence[Any]) -> SessionRecord:
         from_column(cwd),
         _folders(additional),
         from_column(title),
-        created_at,
-        updated_at,
-        prompts,
+        number_from(created_at),
+        number_from(updated_at),
+        number_from(prompts),
         from_column(model),
     )
 

@@ -495,7 +495,7 @@ class Database:
         """Raise errors as StoreUnavailable. A damaged file is checked before it is used again."""
         try:
             yield
-        except (DatabaseDamaged, sqlite3.Error, OSError) as error:
+        except (DatabaseDamaged, UnicodeDecodeError, sqlite3.Error, OSError) as error:
             if damaged(error):
                 self._check = IntegrityCheck.THOROUGH
                 await lane.drop()

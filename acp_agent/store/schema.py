@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
+from functools import partial
 from itertools import count
 from typing import TypeVar, assert_never
 from urllib.parse import quote
@@ -252,6 +253,8 @@ class TransactionConnection(sqlite3.Connection):
         always_durable   True if every commit is synced: without a log (WAL) anything less could damage the file
         """
         super().__init__(path, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True)
+        # One damaged text must not hide all other rows: U+FFFD stands for bytes that are not UTF-8.
+        self.text_factory = partial(str, encoding="utf-8", errors="replace")
         self.ahead = deque[Callable[[], None]]()
         """Functions that the next calls of `commit` run first, in aiosqlite's thread. There is no other way into it."""
         self.always_durable = always_durable
@@ -321,13 +324,19 @@ def busy(error: sqlite3.Error | OSError) -> bool:
 
 
 def damaged(error: BaseException) -> bool:
-    """Return whether the file is not, or no longer, a database of ours."""
-    return isinstance(error, DatabaseDamaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    """Return whether the file is not, or no longer, a database of ours.
+
+    If SQLite's message repeats a damaged part of the file, Python raises UnicodeDecodeError instead of SQLite's error.
+    """
+    return isinstance(error, DatabaseDamaged | UnicodeDecodeError) or _code(error) in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    )
 
 
-def cause(error: DatabaseDamaged | sqlite3.Error | OSError) -> str:
+def cause(error: DatabaseDamaged | UnicodeDecodeError | sqlite3.Error | OSError) -> str:
     """Return the cause of a failure as the end of a sentence about a database, with SQLite's or the system's words."""
-    if isinstance(error, DatabaseDamaged):
+    if isinstance(error, DatabaseDamaged | UnicodeDecodeError):
         return f"it is damaged ({error})"
     if isinstance(error, OSError):
         return error.strerror or str(error)
@@ -451,7 +460,7 @@ class DatabaseOpener:
             lock(fd)
             try:
                 return self._open(folder)
-            except (DatabaseDamaged, sqlite3.DatabaseError) as error:
+            except (DatabaseDamaged, UnicodeDecodeError, sqlite3.DatabaseError) as error:
                 if not damaged(error):
                     raise
                 self._set_aside(error)
@@ -540,7 +549,7 @@ class DatabaseOpener:
         if finding != "ok":
             raise DatabaseDamaged(finding)
 
-    def _set_aside(self, error: DatabaseDamaged | sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: DatabaseDamaged | UnicodeDecodeError | sqlite3.DatabaseError) -> None:
         """Rename a damaged file.
 
         Its log is renamed first, so that a death in between does not leave a log without its file.

@@ -265,8 +265,20 @@ def to_column(text: str) -> str | bytes:
 
 
 def from_column(value: str | bytes) -> str:
-    """Return the text of a column."""
-    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+    """Return the text of a column. In a damaged one, U+FFFD stands for what is no text."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
+
+
+def number_from(value: object) -> int:
+    """Return the whole number of a column, 0 if there is none because the file is damaged."""
+    if isinstance(value, float) and abs(value) < _MOST_NUMBER:
+        return int(value)
+    return value if isinstance(value, int) else 0
 
 
 U = TypeVar("U")
@@ -277,6 +289,7 @@ MOST_EVENTS = 10_000
 _MOST_VALUES = 500_000
 _MOST_CHARACTERS = 16 * 1024 * 1024
 _DEEPEST = 100
+_MOST_NUMBER = 2**63
 
 
 class NotASessionFile(AgentError):

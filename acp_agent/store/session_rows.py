@@ -39,6 +39,7 @@ from acp_agent.store.session_json import (
     message_from_row,
     message_of,
     message_row,
+    number_from,
     to_column,
 )
 
@@ -117,11 +118,15 @@ def _with_references(connection: sqlite3.Connection, session: str | bytes, body:
 
 
 def _with_texts(connection: sqlite3.Connection, session: str | bytes, body: bytes) -> bytes:
-    """Return JSON with texts in place of its references. It cannot be read if one is missing. Raises sqlite3.Error."""
+    """Return JSON with texts in place of its references. Raises sqlite3.Error.
+
+    The JSON cannot be read if a text is missing or damaged.
+    """
 
     def text(match: re.Match[bytes]) -> bytes:
         row = connection.execute(_TEXT, (session, bytes.fromhex(match[1].decode()))).fetchone()
-        return match[0] if row is None else row[0][int(match[2]) : int(match[3])]
+        whole = b"" if row is None else row[0]
+        return whole[int(match[2]) : int(match[3])] if whole and isinstance(whole, bytes) else match[0]
 
     return _REFERENCE.sub(text, body) if b"\x1a" in body else body
 
@@ -189,7 +194,7 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
     size = 0
     with closing(connection.execute(_PAGE, (session, after, _PAGE_ROWS))) as cursor:
         for seq, at, kind, body in cast("Iterator[EventRow]", cursor):
-            rows.append((seq, at, kind, _with_texts(connection, session, body)))
+            rows.append((seq, number_from(at), kind, _with_texts(connection, session, body)))
             size += len(rows[-1][3])
             if size > _PAGE_BYTES:
                 break

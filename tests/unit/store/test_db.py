@@ -760,7 +760,7 @@ def set_aside(path: Path) -> list[Path]:
     return sorted(entry for entry in path.parent.iterdir() if ".corrupt-" in entry.name)
 
 
-@pytest.mark.parametrize("wrong", ["header", "middle", "truncated", "text"])
+@pytest.mark.parametrize("wrong", ["header", "middle", "truncated", "text", "schema"])
 async def test_a_damaged_file_is_set_aside_and_a_new_one_made(path, wrong):
     await filled(path)
     match wrong:
@@ -770,6 +770,8 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_made(path, wrong):
             zero(path, 60 * 4096, 90 * 4096)
         case "truncated":
             os.truncate(path, path.stat().st_size // 2)
+        case "schema":  # SQLite's message repeats it, and is no UTF-8 then
+            path.write_bytes(path.read_bytes().replace(b"CREATE TABLE memories", b"CREATE TAB\xffE memories"))
         case _:
             path.write_text("My notes\n" * 1000)
     damaged, warnings = path.read_bytes(), list[str]()

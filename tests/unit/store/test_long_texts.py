@@ -215,10 +215,11 @@ async def test_a_conversation_put_into_a_new_database_has_its_texts_without_the_
         assert await told(repository) == [UsageChanged(1, 2)]
 
 
-async def test_a_row_whose_text_is_missing_is_left_out_and_no_other(path):
+@pytest.mark.parametrize("wrong", ["DELETE FROM texts", "UPDATE texts SET text = 5", "UPDATE texts SET text = 'x'"])
+async def test_a_row_whose_text_is_missing_or_damaged_is_left_out_and_no_other(path, wrong):
     async with kept(path) as (database, _, repository):
         await repository.write(Change((finished(LONG), UsageChanged(1, 2)), history(LONG)))
-        await database.write(query("DELETE FROM texts"))
+        await database.write(query(wrong))
         assert await told(repository) == [UsageChanged(1, 2)]
         saved = await stored_history(repository)
         assert (saved.messages, saved.lost) == (history(LONG).messages[:2], 1)

@@ -238,6 +238,14 @@ async def test_rows_that_cannot_be_read_are_passed_over_with_one_warning(path, l
     assert line["first"].startswith("2: unknown kind")
 
 
+@pytest.mark.parametrize("at", ["'x'", "x'ff'", "9e999"])
+async def test_an_event_whose_time_cannot_be_read_is_told_all_the_same(path, at):
+    async with kept(path) as (database, repository):
+        await repository.write(Change([UsageChanged(1, 9)]))
+        await database.write(query(f"UPDATE told SET at = {at}"))
+        assert [each.at async for each in repository.events()] == [0]
+
+
 async def test_a_long_session_is_read_piece_by_piece_while_others_write(path):
     async with kept(path) as (database, repository):
         await repository.write(Change([UsageChanged(number, 0) for number in range(600)]))

@@ -111,6 +111,35 @@ async def test_the_list_is_filtered_by_folder_and_by_use(path):
         assert names(await store.page(cwd="/A")) == names(await store.page(cwd="/a/")) == []
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(name, value) for name in ("title", "model", "cwd") for value in ("x'ff41'", "CAST(x'ff41' AS TEXT)", "5")]
+    + [
+        (name, value)
+        for name in ("created_at", "prompts", "knowledge", "tokens")
+        for value in ("'x'", "x'ff'", "9e999")
+    ]
+    + [("updated_at", "2.5")],
+)
+async def test_a_session_with_a_damaged_row_hides_no_other_one_and_can_be_loaded(path, column, value):
+    async with opened(path) as database:
+        store = SessionStore(database)
+        for name in ("good", "damaged"):
+            await store.create(record(name), SessionOptions())
+        await database.write(query(f"UPDATE conversations SET {column} = {value} WHERE id = 'damaged'"))
+        damaged = await store.find("damaged")
+        assert damaged is not None
+        listed = await store.page()
+        assert sorted(names(listed)) == ["damaged", "good"]
+        snapshot = await store.of("damaged").snapshot()
+        assert snapshot is not None
+        for each in (damaged, snapshot.record, *listed):
+            assert all(isinstance(text, str) for text in (each.id, each.cwd, each.title, each.model))
+            assert all(isinstance(number, int) for number in (each.created_at, each.updated_at, each.prompts))
+        assert isinstance(snapshot.history.knowledge, int)
+        assert isinstance(snapshot.history.tokens, int)
+
+
 @pytest.mark.parametrize("after", [(10**30, ""), (-(10**30), "x"), (5, "\ud800"), (0, "\0")])
 async def test_a_position_nobody_was_ever_at_is_one_all_the_same(path, after):
     async with opened(path) as database:
