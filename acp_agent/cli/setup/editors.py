@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib.resources import files
-from typing import Protocol, cast
+from typing import cast
 
 from acp_agent.cli.setup.jsonc import JsoncNode, is_bare, node_at, value_at, with_value, without_value
 from acp_agent.core.data import frozen
@@ -40,7 +40,8 @@ class AgentCommand:
         return {"command": self.command, "args": list(self.args)}
 
 
-class EditorSetup(Protocol):
+@frozen
+class EditorSetup:
     """One editor.
 
     title     its name, for the user
@@ -48,36 +49,33 @@ class EditorSetup(Protocol):
     evidence  programs and folders. At least one exists if the editor is installed
     """
 
-    @property
-    def title(self) -> str: ...
-    @property
-    def file(self) -> str: ...
-    @property
-    def evidence(self) -> Sequence[str]: ...
+    title: str
+    file: str
+    evidence: Sequence[str]
 
     def shown(self, launch: AgentCommand) -> str:
         """Return the settings as the user would type them."""
-        ...
+        return self.applied(None, launch)
 
     def applied(self, text: str | None, launch: AgentCommand) -> str:
         """Return the file's text with the settings in it. `text` is None if there is no file."""
-        ...
+        raise NotImplementedError
 
     def withdrawn(self, text: str, before: str | None) -> str | None:
         """Return the text without the settings, or None to remove the file. `before` is the text of the backup."""
-        ...
+        raise NotImplementedError
 
     def launch_in(self, text: str) -> AgentCommand | None:
         """Return the command that the file starts, or None if the settings are not in it."""
-        ...
+        raise NotImplementedError
 
     def remaining(self, launch: AgentCommand) -> str:
         """Return what the user has still to do, or "" for nothing."""
-        ...
+        raise NotImplementedError
 
 
 @frozen
-class JsonSettings:
+class JsonSettings(EditorSetup):
     """An editor whose settings are JSON, with comments or without.
 
     path    the keys of the entry that starts the agent
@@ -86,9 +84,6 @@ class JsonSettings:
     note    what the user has still to do; empty for nothing
     """
 
-    title: str
-    file: str
-    evidence: Sequence[str]
     path: tuple[str, ...]
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
     alone: str = ""
@@ -98,9 +93,6 @@ class JsonSettings:
         if self.alone:
             yield (self.alone,), launch.command
         yield self.path, {**self.extra, **launch.as_json()}
-
-    def shown(self, launch: AgentCommand) -> str:
-        return self.applied(None, launch)
 
     def applied(self, text: str | None, launch: AgentCommand) -> str:
         text = text or ""
@@ -145,7 +137,7 @@ def _restored(text: str, path: Sequence[str], old: JsoncNode | None) -> str:
 
 
 @frozen
-class OwnFile:
+class OwnFile(EditorSetup):
     """An editor whose configuration is a program. We write a file of our own, which the user's configuration loads.
 
     comment      the characters that begin a comment in the file
@@ -154,9 +146,6 @@ class OwnFile:
     first_line   the end of the first line, behind the command that is started
     """
 
-    title: str
-    file: str
-    evidence: Sequence[str]
     comment: str
     body: str
     load: str
@@ -212,15 +201,8 @@ def _lisp(text: str) -> str:
 
 
 @frozen
-class MarimoFlag:
+class MarimoFlag(EditorSetup):
     """marimo. A flag of its configuration switches agents on. Its list of agents cannot be extended."""
-
-    file: str
-    evidence: Sequence[str]
-    title: str = "marimo"
-
-    def shown(self, launch: AgentCommand) -> str:
-        return self.applied(None, launch)
 
     def applied(self, text: str | None, launch: AgentCommand) -> str:
         del launch
@@ -274,14 +256,11 @@ class MarimoFlag:
 
 
 @frozen
-class NoFile:
+class NoFile(EditorSetup):
     """An editor for which nothing can be written. `why` is the reason; `steps` says what the user does instead."""
 
-    title: str
-    evidence: Sequence[str]
     steps: str
     why: str
-    file: str = ""
 
     def shown(self, launch: AgentCommand) -> str:
         line = shlex.quote(shlex.join(launch.words))
@@ -423,10 +402,10 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
             load = "start `jupyter lab` in this folder, and mention @acp-agent in a chat of Jupyter AI"
             return OwnFile("Jupyter AI", where, ("jupyter", os.path.join(home, ".jupyter")), "#", _JUPYTER, load)
         case "marimo":
-            return MarimoFlag(file or _marimo_file(home, config), ("marimo", os.path.join(config, "marimo")))
+            return MarimoFlag("marimo", file or _marimo_file(home, config), ("marimo", os.path.join(config, "marimo")))
         case "qtcreator":
             return NoFile(
-                "Qt Creator", ("qtcreator",),
+                "Qt Creator", "", ("qtcreator",),
                 "In Preferences > AI > ACP Servers choose Add and the template <Custom>:\n"
                 "  Name        acp-agent\n  Executable  @COMMAND@\n  Arguments   @ARGS@",
                 "Qt Creator writes its settings itself when it ends, so nothing was written; enter what is "
@@ -434,7 +413,7 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
             )  # fmt: skip
         case "toad":
             return NoFile(
-                "Toad", ("toad",), "toad acp @LINE@ .",
+                "Toad", "", ("toad",), "toad acp @LINE@ .",
                 "Toad keeps no list of agents of your own, so nothing was written; start it with the command that is "
                 "printed without --write",
             )  # fmt: skip
