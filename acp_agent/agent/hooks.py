@@ -26,53 +26,28 @@ class Received:
     unseen: frozenset[str] = frozenset()
 
 
-class ToolSelection(Protocol):
-    """The selection of the tools that the model sees. There is one for each conversation."""
+class ToolSelection:
+    """The selection of the tools that the model sees, one for each conversation. This one shows all tools unchanged."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
         """Begin a turn. Raises only cancellation."""
-        ...
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         """Return the tools that the model sees in its next call."""
-        ...
-
-    def received(self, message: Message) -> Received:
-        """Return the message without what `offered` added. The ids of its tool uses are valid and unique."""
-        ...
-
-    def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Take the results of the calls of one message."""
-        ...
-
-    def clear(self) -> None:
-        """Forget everything, because a new conversation begins."""
-        ...
-
-    def status(self) -> Sequence[str]:
-        """Return lines for /status. Parts that are switched off add none."""
-        ...
-
-
-class AllTools:
-    """A selection that shows every tool unchanged."""
-
-    async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
-        """Do nothing."""
-
-    def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         return specs
 
     def received(self, message: Message) -> Received:
+        """Return the message without what `offered` added. The ids of its tool uses are valid and unique."""
         return Received(message)
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Do nothing."""
+        """Take the results of the calls of one message."""
 
     def clear(self) -> None:
-        """Do nothing."""
+        """Forget everything, because a new conversation begins."""
 
     def status(self) -> Sequence[str]:
+        """Return lines for /status. Parts that are switched off add none."""
         return ()
 
 
@@ -146,7 +121,7 @@ class Hooks:
     session_ended  returns whether a turn was cancelled because the session ends, and not by the user
     """
 
-    selection: ToolSelection = field(default_factory=AllTools)
+    selection: ToolSelection = field(default_factory=ToolSelection)
     observer: Observer | None = None
     phases: "PhaseCalls | None" = None
     limiter: "Compactor | None" = None

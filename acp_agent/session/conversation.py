@@ -8,7 +8,7 @@ from functools import partial
 from acp_agent.agent.aids.phases import PhaseCalls, Reflection, RememberedSummaries
 from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
-from acp_agent.agent.hooks import AllTools, Hooks, ToolSelection
+from acp_agent.agent.hooks import Hooks, ToolSelection
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import PARAGRAPH, Agent, Limits
 from acp_agent.config.settings import Settings
@@ -119,7 +119,6 @@ class Conversation:
         return self.agent
 
     def status(self) -> Sequence[str]:
-        """Return lines for /status."""
         phases = self._phases.status() if self._phases else ()
         context = self.compactor.status() if self._budget() else ()
         return (*context, *self._selection.status(), *self._reflection.status(), *phases)
@@ -240,7 +239,7 @@ def tool_selection(
     """
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
-        return AllTools()
+        return ToolSelection()
     from acp_agent.agent.aids import selection  # noqa: PLC0415
     from acp_agent.agent.aids.arguments import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415

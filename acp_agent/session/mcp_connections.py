@@ -7,14 +7,14 @@ fails, only its own tools are missing.
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.mcp import ListedServer, McpConnection, McpDefinition, McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.core.mcp import ListedServer, McpDefinition, McpOrigin, McpServer, McpState, StdioServer
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
@@ -25,28 +25,19 @@ from acp_agent.text import counted, some_of, visible
 from acp_agent.tools.mcp_tool import McpTool, has_tool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
 
+if TYPE_CHECKING:
+    from acp_agent.mcp.connection import ServerConnection
+
 _MOST_GONE = 64
 """The most tools per server that are remembered after the server has removed them."""
 _MOST_LISTED = 20
 """The most tools of a server that a status line names."""
 
 
-class RunningConnection(McpConnection, Protocol):
-    """A connection with its task."""
-
-    async def run(self) -> None:
-        """Connect and serve until the connection is closed or has failed. Raises only cancellation."""
-        ...
-
-    def close(self) -> None:
-        """Make `run` end the server and return soon."""
-        ...
-
-
 class ConnectedServer:
     """One server with its tools. `told` holds the notices about it that the user was shown."""
 
-    def __init__(self, connection: RunningConnection) -> None:
+    def __init__(self, connection: "ServerConnection") -> None:
         self.connection = connection
         self.tools: dict[str, McpTool] = {}
         self.known: dict[str, McpTool] = {}  # includes removed tools, by lower-case name, the newest last
@@ -115,7 +106,7 @@ _log = Log(__name__)
 Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
 """Starts a task and does not wait for it."""
 
-Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection]
+Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], "ServerConnection"]
 """Makes the connection to a server. The second argument is called whenever the connection has changed."""
 
 
@@ -340,7 +331,7 @@ class McpCatalogue:
         return served or await self._registry.understand(call, files)
 
 
-async def _run(connection: RunningConnection) -> None:
+async def _run(connection: "ServerConnection") -> None:
     try:
         await connection.run()
     except Exception:  # noqa: BLE001 - top of a task: a bug ends the server, not the agent

@@ -24,12 +24,13 @@ from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import AutoApprove
 from acp_agent.gates.rules.policy_rules import TrustLevel
 from acp_agent.gates.trust import workspace_trust
-from acp_agent.session.mcp_connections import McpConnections, RunningConnection
+from acp_agent.session.mcp_connections import McpConnections
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
 from acp_agent.store.decisions import TrustedFolders
 from acp_agent.workspace.sandbox.walls import WallRules
 
 if TYPE_CHECKING:
+    from acp_agent.mcp.connection import ServerConnection
     from acp_agent.session.processes import ProcessServices
     from acp_agent.session.session import Session
 
@@ -157,7 +158,7 @@ class SessionMcpServers:
         self._settings = loaded.settings
         self._walls = self._process.rules(loaded, self._session.workspace.folders).walls()
 
-    def _connection(self, server: McpServer, changed: Callable[[], None]) -> RunningConnection:
+    def _connection(self, server: McpServer, changed: Callable[[], None]) -> "ServerConnection":
         from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers need it
         from acp_agent.workspace.processes.program import ProgramStart  # noqa: PLC0415 - likewise
 

@@ -14,7 +14,7 @@ import anyio
 
 from acp_agent.agent.aids.arguments import Tafc, strip
 from acp_agent.agent.aids.dependencies import Dependencies, SelectionChanges
-from acp_agent.agent.hooks import Received
+from acp_agent.agent.hooks import Received, ToolSelection
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import Message, ToolUsePart
@@ -282,7 +282,6 @@ class SchemaFilter:
         self._referenced.clear()
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
-        """Return one line for /status."""
         shown = f"the model is shown {len(self.select(specs).included)} of {len(specs)} tools"
         always_on = sum(spec.name in self.always_on for spec in specs)
         chosen = f"{always_on} always and {self._top_k} that fit best, compared {self._ranking.status()}"
@@ -318,7 +317,7 @@ def _names(spec: ToolSpec) -> list[str]:
     return [name, own] if "_" in own or "-" in own else [name]
 
 
-class AidedToolSelection:
+class AidedToolSelection(ToolSelection):
     """A selection of up to three parts. A part that is None is switched off and costs nothing."""
 
     def __init__(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.agent.aids.arguments import FIELD, Tafc
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
 from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection, SchemaFilter, WordRanking
-from acp_agent.agent.hooks import AllTools, ToolSelection
+from acp_agent.agent.hooks import ToolSelection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import JsonObject, ToolResult, ToolSpec
@@ -66,7 +66,7 @@ def done(offer: ToolSelection, *tools: str, failure: ToolFailure | None = None) 
 
 
 async def test_with_nothing_switched_on_all_goes_through():
-    for offer in (AllTools(), made()[0]):
+    for offer in (ToolSelection(), made()[0]):
         message = calls(("read", {FIELD: "x"}))
         await offer.begin(user("go"), ALL)
         assert [*offer.offered(ALL)] == [*ALL]

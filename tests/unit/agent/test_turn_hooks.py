@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.agent.hooks import AllTools, Hooks, Received
+from acp_agent.agent.hooks import Hooks, Received, ToolSelection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
@@ -24,7 +24,7 @@ Outcomes = Iterable[tuple[ToolUsePart, ToolResult]]
 SKIPPED = ToolResult.failed(ToolFailure(ToolErrorCategory.INVALID_PARAMETERS, "only a thought"))
 
 
-class ThinkingOffer(AllTools):
+class ThinkingOffer(ToolSelection):
     """Hides `hidden`, takes the argument `think` off, answers calls that have nothing else; writes down its life."""
 
     def __init__(self) -> None:

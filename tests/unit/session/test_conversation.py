@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acp_agent.agent.aids.selection import INDISPENSABLE, AidedToolSelection
-from acp_agent.agent.hooks import AllTools, Hooks
+from acp_agent.agent.hooks import Hooks, ToolSelection
 from acp_agent.agent.turn import Limits
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, LoginRequired, MissingKey
@@ -105,7 +105,7 @@ def test_the_agent_is_made_once_and_asks_another_model_from_the_next_turn_on():
     assert made.conversation._model() == "p:two"
 
 
-class Noting(AllTools):
+class Noting(ToolSelection):
     """A selection that notes when it is cleared."""
 
     cleared = 0
@@ -264,7 +264,7 @@ def selection(embedder: Any = None, **tables: Any) -> Any:
 
 
 async def test_each_part_of_the_selection_is_made_only_where_it_is_switched_on():
-    assert isinstance(selection(), AllTools)
+    assert type(selection()) is ToolSelection
     tafc = selection(tools={"tafc": {"enabled": True, "complexity_threshold": 0.4}})
     assert isinstance(tafc, AidedToolSelection)
     assert (tafc._filter, tafc._dependencies) == (None, None)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from acp_agent.agent.hooks import AllTools, Hooks
+from acp_agent.agent.hooks import Hooks, ToolSelection
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError, ProviderError
@@ -60,7 +60,7 @@ class Session:
             async def add(self, summary: Any) -> None:
                 del summary
 
-        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, Hooks(AllTools()))
+        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, Hooks(ToolSelection()))
 
     @property
     def asked(self) -> list[int]:
