@@ -212,7 +212,6 @@ class Shape:
 
     @classmethod
     def model_json_schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema."""
         from acp_agent import shape_models  # noqa: PLC0415 - as above
 
         return shape_models.json_schema(cls)

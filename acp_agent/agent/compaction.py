@@ -209,7 +209,6 @@ class Compactor:
     # ------------------------------------------------------------------------------ for the loop
 
     def begin(self) -> None:
-        """Begin a turn."""
         self._failed = False
 
     async def make_room(self, budget: int) -> bool:

@@ -241,7 +241,6 @@ class History:
             self.append(Message(Role.USER, tuple(known.get(each.id, each) for each in lost)))
 
     def clear(self) -> None:
-        """Forget everything."""
         self._replace([], None)
         self._fill = self._fill_before = _Fill()
         self._knowledge = 0
@@ -259,7 +258,6 @@ class History:
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn is running."""
         return self._start is not None
 
     @property

@@ -97,7 +97,6 @@ class Recording:
         self._watch = watch
 
     def add(self, frame: RecordedFrame) -> None:
-        """Append a message."""
         if self._keep:
             self.frames.append(frame)
         if self._watch is not None:
@@ -124,12 +123,10 @@ class SeenCall:
 
     @property
     def id(self) -> str:
-        """The call's id."""
         return text_at(self.first, "toolCallId")
 
     @property
     def kind(self) -> str:
-        """The call's kind."""
         return text_at(self.first, "kind")
 
     @property
@@ -153,7 +150,6 @@ class SeenCall:
 
     @property
     def diffs(self) -> list[JsonObject]:
-        """The diffs in its content, in order."""
         return self._content("diff")
 
     @property

@@ -356,7 +356,6 @@ class SessionJudge:
 
     @cached_property
     def commands(self) -> "CommandJudge":
-        """The judge of commands."""
         from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
 
         rules = None if self._rules_file is None else rules_in(os.path.expanduser(self._rules_file))
@@ -364,7 +363,6 @@ class SessionJudge:
 
     @cached_property
     def gates(self) -> "tuple[Gate, ...]":
-        """The gates that judge paths."""
         return path_gates(self._loaded, self._files, self._shell, warn)
 
     def print_lines(self, lines: Iterable[bytes], out: TextIO, *, only_commands: bool = False) -> None:

@@ -222,7 +222,6 @@ class EditorTerminal:
         return self.exit_status
 
     def output(self) -> JsonObject:
-        """Return the result of `terminal/output`."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         shown: JsonObject = {
             "output": decoder.decode(bytes(self._buffer), final=self._exited.is_set()),
@@ -309,11 +308,9 @@ class DemoEditor(Editor):
     async def read_text_file(
         self, path: str, line: int | None = None, limit: int | None = None, **_others: object
     ) -> JsonObject:
-        """Serve `fs/read_text_file`."""
         return {"content": await read_lines(path, line, limit)}
 
     async def write_text_file(self, path: str, content: str, **_others: object) -> JsonObject:
-        """Serve `fs/write_text_file`."""
         await write_file(path, content)
         return {}
 
@@ -326,23 +323,18 @@ class DemoEditor(Editor):
         output_byte_limit: int | None = None,
         **_others: object,
     ) -> JsonObject:
-        """Serve `terminal/create`."""
         extra = {pair.name: pair.value for pair in env or ()}
         terminal = await self._terminals.create([command, *(args or ())], cwd, extra, output_byte_limit)
         return {"terminalId": terminal.id}
 
     async def terminal_output(self, terminal_id: str, **_others: object) -> JsonObject:
-        """Serve `terminal/output`."""
         return self._terminals.find(terminal_id).output()
 
     async def wait_for_terminal_exit(self, terminal_id: str, **_others: object) -> JsonObject | None:
-        """Serve `terminal/wait_for_exit`."""
         return await self._terminals.find(terminal_id).wait()
 
     async def kill_terminal(self, terminal_id: str, **_others: object) -> None:
-        """Serve `terminal/kill`."""
         self._terminals.find(terminal_id).kill()
 
     async def release_terminal(self, terminal_id: str, **_others: object) -> None:
-        """Serve `terminal/release`."""
         self._terminals.release(terminal_id)

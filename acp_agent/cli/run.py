@@ -335,7 +335,6 @@ class RunSession:
         return TurnEnd(outcome, answer.stop_reason, error, seconds, used.usage, used.cost)
 
     async def cancel(self) -> None:
-        """Cancel the turn."""
         self._cancelled = True
         await self._editor.cancel(self.session)
 

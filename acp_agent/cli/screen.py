@@ -73,7 +73,6 @@ class Screen:
         self._partial: dict[str, str] = {}  # what is drawn of the unfinished last line of each terminal
 
     def heading(self, text: str) -> None:
-        """Draw a heading."""
         self._line(self._paint(text, BOLD))
 
     def note(self, text: str) -> None:
@@ -99,7 +98,6 @@ class Screen:
             self._wrapped("    ", plain(line), style)
 
     def user(self, text: str) -> None:
-        """Draw the user's prompt."""
         self._line(f"\n{self._paint('you'.ljust(_INDENT), BOLD)}{text}")
 
     def begin(self) -> None:

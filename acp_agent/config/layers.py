@@ -287,7 +287,6 @@ class Layer:
     unclear: list[ConfigError] = field(default_factory=list[ConfigError])
 
     def put(self, name: str, value: object, origin: str) -> None:
-        """Set one value and its origin."""
         self.values[name] = value
         self.origins[name] = origin
 
@@ -308,7 +307,6 @@ class Layer:
         lower.unclear.extend(self.unclear)
 
     def providers(self) -> tuple[ProviderSettings, ...]:
-        """Return the providers of this layer."""
         return cast("tuple[ProviderSettings, ...]", self.values.get(PROVIDERS, ()))
 
     def take_servers(self) -> tuple[McpServerSettings, ...]:

@@ -363,9 +363,7 @@ class BackgroundProcess(Protocol):
         ...
 
     @property
-    def command(self) -> str:
-        """The command line."""
-        ...
+    def command(self) -> str: ...
 
     @property
     def terminal_id(self) -> str | None:

@@ -105,14 +105,10 @@ class McpConnection(Protocol):
     """One server of one session. It starts, watches and restarts itself in the background."""
 
     @property
-    def server(self) -> McpServer:
-        """The configuration of the server."""
-        ...
+    def server(self) -> McpServer: ...
 
     @property
-    def state(self) -> McpState:
-        """The state of the connection."""
-        ...
+    def state(self) -> McpState: ...
 
     @property
     def contained(self) -> bool:

@@ -154,7 +154,6 @@ class ToolContext:
 
     @property
     def files(self) -> FileSystem:
-        """The session's files."""
         return self.backends.files
 
 

@@ -316,7 +316,6 @@ class AnomalyGate(Gate):
         )
 
     async def conclude(self, facts: CallFacts, result: ToolResult) -> ToolResult:
-        """Count the result for the tool."""
         outcome = Outcome.BROKEN if result.crashed else outcome_of(result)
         if outcome is None or facts.call.origin is CallOrigin.USER:
             return result

@@ -118,7 +118,6 @@ class TurnCalls:
         self._changes += 1
 
     def skipped(self, call: ToolCall) -> None:
-        """Note a skipped call."""
         self._begun[call.id] = self._changes
         self._skipped.setdefault(_digest(call), call.id)
         self.skips += 1

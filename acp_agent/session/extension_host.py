@@ -161,7 +161,6 @@ class ExtensionHost:
         return replace(found, rule=session.redact(found.rule), reasons=reasons)
 
     async def status(self, session_id: str) -> SessionStatus:
-        """Return the status of an open session."""
         session = await self._open(session_id)
         engine = await self._engine(session)
         lines = tuple(map(session.redact, engine.status()))

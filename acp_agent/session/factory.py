@@ -154,7 +154,6 @@ class SessionFactory:
         await self._process.quiet()
 
     def in_force(self) -> Loaded:
-        """Return the configuration in force."""
         return self.toolset.loaded
 
     # -------------------------------------------------------------------------------------- in a turn

@@ -74,7 +74,6 @@ class SessionLock:
             raise InvalidState("the session is now open in another process of acp-agent: close it there first")
 
     def release(self, session_id: str) -> None:
-        """Unlock a session."""
         if self._locks is not None:
             self._locks.give_back(session_id)
 

@@ -119,7 +119,6 @@ class ProcessServices:
 
     @cached_property
     def sandboxes(self) -> WeakSet[SessionSandbox]:
-        """The sandboxes of all sessions."""
         return WeakSet()
 
     def remove_sandboxes(self) -> None:
@@ -190,7 +189,6 @@ class ProcessServices:
 
     @cached_property
     def trusted_folders(self) -> TrustedFolders:
-        """The folders that the user trusts."""
         return TrustedFolders(self.data_file("trusted-folders.toml"), self._warn)
 
     def data_file(self, name: str) -> str:

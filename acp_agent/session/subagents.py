@@ -110,7 +110,6 @@ class AgentLibrary:
         return self._by_name
 
     def users(self) -> "Sequence[Definition]":
-        """Return the definitions of users."""
         ours = {each.name for each in BUILT_IN}
         return [each for each in self.by_name().values() if each.name not in ours] if self._files else ()
 
@@ -188,7 +187,6 @@ class OtherAgents:
         self._offered: tuple[OfferedAgent, ...] = ()
 
     def find(self, name: str) -> ExternalAgentSettings | None:
-        """Return the entry with this name; None if there is none."""
         return next((each for each in self._enabled() if each.name == name), None)
 
     def offered(self) -> tuple[OfferedAgent, ...]:
@@ -345,7 +343,6 @@ class SessionSubAgents:
 
     @property
     def board(self) -> "SessionBoard":
-        """The tasks of the session."""
         return self._share().board
 
     @property

@@ -184,7 +184,6 @@ class PolicyCommand:
         self._gates = gates
 
     async def answer(self, text: str) -> str:
-        """Answer `/policy TEXT`."""
         verb, *rest = text.split(maxsplit=1) or ["status"]
         given = "".join(rest).strip()
         if verb == "check" and given:

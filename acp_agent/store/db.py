@@ -263,7 +263,6 @@ class _Write(Generic[T]):
         self.given_up = True
 
     def end(self, value: T) -> None:
-        """Set the result."""
         self._values.append(value)
         self.called.set()
 
@@ -273,7 +272,6 @@ class _Write(Generic[T]):
         self.called.set()
 
     def value(self) -> T:
-        """Return the result."""
         if self._error is not None:
             raise self._error
         if not self._values:

@@ -319,7 +319,6 @@ class SessionStore:
         return repository
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """Return the session, or None if it is not stored."""
         row = await self._database.read(
             lambda connection: connection.execute(_FIND, (to_column(session_id),)).fetchone()
         )

@@ -292,7 +292,6 @@ class AgentClient:
             return {"content": "".join(lines if limit is None else lines[: max(limit, 0)])}
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_others: object) -> JsonObject:
-        """Serve `fs/write_text_file`."""
         async with self._served(session_id):
             _check(await self._run("write", {"path": self._named(path), "content": content}))
             return {}
@@ -337,18 +336,15 @@ class AgentClient:
         return shown if terminal.exit is None else {**shown, "exitStatus": terminal.exit}
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_others: object) -> JsonObject:
-        """Serve `terminal/wait_for_exit`."""
         terminal = self._terminal(session_id, terminal_id)
         await terminal.over.wait()
         return terminal.exit or {}
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_others: object) -> JsonObject:
-        """Serve `terminal/kill`."""
         self._terminal(session_id, terminal_id).scope.cancel()
         return {}
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_others: object) -> JsonObject:
-        """Serve `terminal/release`."""
         self._terminal(session_id, terminal_id).scope.cancel()
         del self._terminals[terminal_id]
         return {}

@@ -241,7 +241,6 @@ class _CheckedWorker:
         return self._worker.calls
 
     def conversation(self) -> str:
-        """Return the conversation so far."""
         return self._worker.conversation()
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:

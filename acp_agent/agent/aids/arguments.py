@@ -66,7 +66,6 @@ class Tafc:
         return known[1]
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
-        """Return one line for /status: how many of `specs` get the field."""
         thinking = sum(self.with_field(spec) is not spec for spec in specs)
         return f"Thinking before calls (TAFC): {thinking} of {len(specs)} tools ask for it"
 
@@ -249,7 +248,6 @@ class Reformatter:
         return arguments
 
     def status(self) -> tuple[str, ...]:
-        """Return a line for /status."""
         return (f"Argument repair: by {self.name}, {self.repaired} of {self.attempts} calls repaired",)
 
 

@@ -118,7 +118,6 @@ class Dependencies:
         self._lifted = False
 
     def status(self, known: Collection[str]) -> str:
-        """Return one line for /status."""
         waiting = {tool: missing for tool in known if (missing := self.missing(tool, known))}
         told = "; ".join(f"{tool} waits for {', '.join(missing)}" for tool, missing in waiting.items()) or "none waits"
         lifted = " (lifted for this turn)" if self._lifted else ""

@@ -93,7 +93,6 @@ class PhaseCalls:
         self._made = dict.fromkeys(SECONDS, 0)
 
     def status(self) -> tuple[str, ...]:
-        """Return a line for /status."""
         return (f"Phases: {', '.join(f'{phase} {count}' for phase, count in self._made.items())} calls",)
 
     async def _run(self, phase: Phase, tool: str, arguments: JsonObject, toolset: Toolset) -> ToolResult | None:
@@ -172,11 +171,9 @@ class Reflection:
         self._failures: Counter[str] = Counter()
 
     def of(self, model: str) -> Record:
-        """Return the record of a model."""
         return self._records.get(model, Record())
 
     def begin(self) -> None:
-        """Begin a turn."""
         self._failures.clear()
 
     def clear(self) -> None:

@@ -379,7 +379,6 @@ class SlashCommandHandler:
         )
 
     def servers(self) -> Sequence[str]:
-        """Return a line for each MCP server."""
         return self._needs.servers()
 
     def gates(self) -> Gates:

@@ -64,7 +64,6 @@ class CleanUps:
         self._ended = anyio.Event()
 
     def start(self, clean_up: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Start a task."""
         self._running += 1
         self._background(partial(self._run, clean_up))
 

@@ -242,7 +242,6 @@ class SessionExtensions:
             self._warn(problem)
 
     def problems(self) -> Sequence[DefinitionProblem]:
-        """Return the problems of definitions."""
         more = [each.problems for each in (self.custom, self.hooks) if each is not None]
         own = (self.sources.problems, self.skills.problems, self.commands.problems, self.agents.problems)
         return tuple(chain(*own, *more, self._hidden_skills(), self._missing_skills()))
@@ -272,7 +271,6 @@ class SessionExtensions:
         return (*map(str, problems), *((waiting,) if names else ()))
 
     def status(self) -> Sequence[str]:
-        """Return lines for /status."""
         more = [each.status() for each in (self.custom, self.hooks) if each is not None]
         own = (self.skills.status(), self.commands.status(), self.agents.status())
         problems = _bounded(self.troubles(minor=True), _MOST_LISTED, "correct these first")
