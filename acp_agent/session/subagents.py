@@ -424,7 +424,8 @@ class SessionSubAgents:
         is_ours = definition.name.lower() in self._library.by_name()
         entry = None if is_ours else self._others.find(definition.name)
         if entry is not None:
-            from acp_agent.subagents.external import ExternalDependencies, ExternalWorker  # noqa: PLC0415 - loads the SDK
+            from acp_agent.subagents.client import ExternalDependencies  # noqa: PLC0415 - loads the SDK
+            from acp_agent.subagents.external import ExternalWorker  # noqa: PLC0415 - likewise
 
             given = ExternalDependencies(shared.cwd, shared.toolset, shared.files, shared.seen, shared.redact)
             try:

@@ -188,18 +188,14 @@ class Patience:
 
 
 @frozen
-class ClientDependencies:
-    """The dependencies of an agent's client.
+class ExternalDependencies:
+    """The parts of a session that its other agents use.
 
-    cwd       the session's folder
-    toolset   returns its tools
-    files     returns its files
-    seen      returns whether the session has last seen exactly this text of a file
-    redact    removes secrets from a text
-    caller    the run, on whose behalf calls are made
-    identity  what an "always" answer to the agent covers
-    tasks     the calls run in it
-    patience  the time that the agent has until its next message
+    cwd      its folder
+    toolset  returns its tools
+    files    returns its files
+    seen     returns whether the session has last seen exactly this text of a file
+    redact   removes secrets from a text
     """
 
     cwd: str
@@ -207,10 +203,6 @@ class ClientDependencies:
     files: Callable[[], Awaitable[FileSystem]]
     seen: Callable[[str, str], bool]
     redact: Redact
-    caller: CallingAgent
-    identity: str
-    tasks: TaskGroup
-    patience: Patience
 
 
 @dataclass(slots=True)
@@ -245,12 +237,27 @@ class _Terminal:
 class AgentClient:
     """The client of one session of another agent.
 
-    calls   how many calls were made for it so far
+    caller    the run, on whose behalf calls are made
+    identity  what an "always" answer to the agent covers
+    tasks     the calls run in it
+    calls     how many calls were made for it so far
     """
 
-    def __init__(self, needs: ClientDependencies, messages: AgentMessages) -> None:
+    def __init__(
+        self,
+        needs: ExternalDependencies,
+        messages: AgentMessages,
+        caller: CallingAgent,
+        identity: str,
+        tasks: TaskGroup,
+        patience: Patience,
+    ) -> None:
         self._needs = needs
         self._messages = messages
+        self._caller = caller
+        self._identity = identity
+        self._tasks = tasks
+        self._patience = patience
         self._terminals: dict[str, _Terminal] = {}
         self._serving = 0
         self.calls = 0
@@ -318,15 +325,15 @@ class AgentClient:
 
         async def run() -> None:
             result: ToolResult | None = None
-            self._needs.patience.begin()
+            self._patience.begin()
             try:
                 with terminal.scope:
                     result = await self._call("bash", {"command": line, "timeout": _LONGEST_COMMAND})
             finally:
                 terminal.end(result)
-                self._needs.patience.end()
+                self._patience.end()
 
-        self._needs.tasks.start_soon(run)
+        self._tasks.start_soon(run)
         return {"terminalId": name}
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_others: object) -> JsonObject:
@@ -362,7 +369,7 @@ class AgentClient:
     ) -> JsonObject:
         """Serve `session/request_permission`. A yes is for this one action: `allow_always` is never chosen."""
         async with self._served(session_id):
-            asked = action_of(self._needs.caller.name, self._needs.identity, tool_call)
+            asked = action_of(self._caller.name, self._identity, tool_call)
             result = await self._run("agent_action", asked)
         if result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED:
             return {"outcome": {"outcome": "cancelled"}}
@@ -390,12 +397,12 @@ class AgentClient:
         if self._serving >= _AT_ONCE:
             raise RequestError(_FAILED, f"{_AT_ONCE} requests wait already")
         self._serving += 1
-        self._needs.patience.begin()
+        self._patience.begin()
         try:
             yield
         finally:
             self._serving -= 1
-            self._needs.patience.end()
+            self._patience.end()
 
     async def _run(self, tool: str, arguments: JsonObject) -> ToolResult:
         """Run a call in the run's own tasks, so that it ends with the run. Return its result."""
@@ -408,7 +415,7 @@ class AgentClient:
             finally:
                 over.set()
 
-        self._needs.tasks.start_soon(run)
+        self._tasks.start_soon(run)
         await over.wait()
         if not results:
             raise RequestError(_FAILED, "cancelled")
@@ -416,7 +423,7 @@ class AgentClient:
 
     async def _call(self, tool: str, arguments: JsonObject) -> ToolResult:
         self.calls += 1
-        return await self._needs.toolset().run(ToolCall(str(uuid4()), tool, arguments, agent=self._needs.caller))
+        return await self._needs.toolset().run(ToolCall(str(uuid4()), tool, arguments, agent=self._caller))
 
 
 def _check(result: ToolResult) -> None:

@@ -5,7 +5,6 @@ own tools (`AgentClient`). All that it sends is data: its size is limited, and m
 """
 
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,15 +13,12 @@ from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
 from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from anyio import to_thread
 
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import StdioServer
-from acp_agent.core.ports import Toolset
-from acp_agent.core.secrets import Redact
 from acp_agent.core.types import CallingAgent, Json, JsonObject
 from acp_agent.core.untrusted import json_value
-from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies, Patience
+from acp_agent.subagents.client import AgentClient, AgentMessages, ExternalDependencies, Patience
 from acp_agent.subagents.worker import Progress, WorkOutcome
 from acp_agent.text import visible
 from acp_agent.workspace.processes.program import PipedProgram, ProgramStart, server_environment
@@ -62,24 +58,6 @@ class ExternalAgent:
     start: ProgramStart
     startup_timeout: float
     idle_timeout: float
-
-
-@frozen
-class ExternalDependencies:
-    """The parts of a session that its other agents use.
-
-    cwd      its folder
-    toolset  returns its tools
-    files    returns its files
-    seen     returns whether the session has last seen exactly this text of a file
-    redact   removes secrets from a text
-    """
-
-    cwd: str
-    toolset: Callable[[], Toolset]
-    files: Callable[[], Awaitable[FileSystem]]
-    seen: Callable[[str, str], bool]
-    redact: Redact
 
 
 class _BrokenAgentError(Exception):
@@ -215,16 +193,13 @@ class ExternalWorker:
 
         Return two texts: a note on an unusual end of its turn, and why it did not do the task. Either may be empty.
         """
-        agent, needs = self._agent, self._needs
+        agent = self._agent
         patience = Patience(agent.idle_timeout)
         note, trouble = "", f"it sent nothing for {agent.idle_timeout:g} s"
         pipes = AgentPipes(program, messages, patience)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(program.drain)
-            asked = ClientDependencies(
-                needs.cwd, needs.toolset, needs.files, needs.seen, needs.redact, caller, agent.identity, tasks, patience
-            )
-            client = AgentClient(asked, messages)
+            client = AgentClient(self._needs, messages, caller, agent.identity, tasks, patience)
             connection = connect_to_agent(cast("Client", client), pipes)
             try:
                 with patience.scope:

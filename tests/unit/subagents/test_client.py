@@ -12,7 +12,7 @@ from acp import RequestError
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import Access, CallingAgent, ToolCall
-from acp_agent.subagents.client import AgentClient, AgentMessages, ClientDependencies, Patience
+from acp_agent.subagents.client import AgentClient, AgentMessages, ExternalDependencies, Patience
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.seen_files import SeenFiles
@@ -41,10 +41,8 @@ async def client(folder: Path, read: Callable[[SeenFiles, FileSystem, ToolCall],
     messages.of_session("s")
     async with anyio.create_task_group() as tasks:
         caller, tools = CallingAgent("x-1", "x", "card"), FakeToolset({"read": run})
-        needs = ClientDependencies(
-            str(folder), lambda: tools, its_files, seen.has, str, caller, "program", tasks, Patience(60)
-        )
-        yield AgentClient(needs, messages)
+        needs = ExternalDependencies(str(folder), lambda: tools, its_files, seen.has, str)
+        yield AgentClient(needs, messages, caller, "program", tasks, Patience(60))
 
 
 def noted(seen: SeenFiles, files: FileSystem, call: ToolCall) -> None:
