@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import cast
 
+from acp_agent.config.tool_settings import ModelTools
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import ALIASES, Allow, CallOrigin, Deny, Json, JsonObject, ToolSpec, Verdict
@@ -91,29 +92,20 @@ class ToolChoice:
         return ((name, entry) for name, given in (*lists, (SESSION_KEY, self.session or ())) for entry in given)
 
 
-class ModelSelection(NamedTuple):
-    """The changes to the choice for some models. `pattern` is a glob on `provider:model` or on `model` alone.
+def for_model(general: ToolChoice, models: Mapping[str, ModelTools], model: str) -> ToolChoice:
+    """Return the choice for a `provider:model`. The first match replaces profile and allow, and extends the others.
 
-    None keeps the general value.
+    models   by globs on `provider:model` or on `model` alone
     """
-
-    pattern: str
-    profile: str | None = None
-    allow: tuple[str, ...] | None = None
-    deny: tuple[str, ...] = ()
-    also_allow: tuple[str, ...] = ()
-
-
-def for_model(general: ToolChoice, models: Iterable[ModelSelection], model: str) -> ToolChoice:
-    """Return the choice for a `provider:model`. The first match replaces profile and allow, and extends the others."""
     # A pattern without a provider means the model of every provider. Otherwise its `deny` might not take effect.
     names = (model.casefold(), model.casefold().partition(":")[2])
-    found = next((each for each in models if any(fnmatchcase(name, each.pattern.casefold()) for name in names)), None)
+    matching = (each for glob, each in models.items() if any(fnmatchcase(name, glob.casefold()) for name in names))
+    found = next(matching, None)
     if found is None:
         return general
     return replace(
         general,
-        profile=general.profile if found.profile is None else found.profile,
+        profile=general.profile if found.profile is None else found.profile.value,
         allow=general.allow if found.allow is None else found.allow,
         deny=(*general.deny, *found.deny),
         also_allow=(*general.also_allow, *found.also_allow),
@@ -124,14 +116,12 @@ class Selection:
     """A choice, ready to be applied. It is immutable.
 
     is_everything   whether it excludes no tool
-    aliases   other names of tools, in lower case
     servers   the session's MCP servers, since a name such as `mcp_a_b_c` does not say where the server's name ends
     """
 
-    def __init__(self, choice: ToolChoice, aliases: Mapping[str, str], servers: Sequence[str] = ()) -> None:
+    def __init__(self, choice: ToolChoice, servers: Sequence[str] = ()) -> None:
         self._choice = choice
         self.is_everything = choice == ToolChoice(also_allow=choice.also_allow)
-        self._aliases = aliases
         named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
 
@@ -169,7 +159,7 @@ class Selection:
             case "mcp":
                 return (_plain(server) or self._server(tool)) == _plain(name)
             case _:
-                return tool in (text, self._aliases.get(text))
+                return tool in (text, ALIASES.get(text))
 
     def _server(self, tool: str) -> str:
         """Return the server of a tool: the longest known name with which its name begins."""
@@ -180,7 +170,7 @@ def _plain(server: str) -> str:
     return _NOT_IN_NAMES.sub("_", server.strip().lower())
 
 
-def unknown_entries(choice: ToolChoice, tools: Iterable[str], aliases: Mapping[str, str]) -> list[ConfigError]:
+def unknown_entries(choice: ToolChoice, tools: Iterable[str]) -> list[ConfigError]:
     """Return a problem for each unknown entry of a choice, with similar names. `tools` are the built-in tools."""
     ids = {*tools, *(tool for group in GROUPS.values() for tool in group), "read_overflow", "diagnostics"}
     groups = [_MCP, "group:mcp", *(f"group:{name}" for name in GROUPS)]
@@ -188,10 +178,10 @@ def unknown_entries(choice: ToolChoice, tools: Iterable[str], aliases: Mapping[s
     problems: list[ConfigError] = []
     for where, entry in choice.entries():
         name = entry.lower().strip()
-        if name in known or name in aliases or name.startswith(("mcp:", "mcp_")):
+        if name in known or name in ALIASES or name.startswith(("mcp:", "mcp_")):
             continue
-        near = get_close_matches(name[:100], [*known, *aliases], n=1)
-        hint = f"; did you mean {aliases.get(near[0], near[0])}?" if near else f" ({', '.join(known)} or mcp:SERVER)"
+        near = get_close_matches(name[:100], [*known, *ALIASES], n=1)
+        hint = f"; did you mean {ALIASES.get(near[0], near[0])}?" if near else f" ({', '.join(known)} or mcp:SERVER)"
         problems.append(ConfigError("configuration", where, repr(entry[:100]), f"a tool or a group of tools{hint}"))
     return problems
 
@@ -282,4 +272,4 @@ def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
 
 @cache
 def _of_turn(only: tuple[str, ...] | None) -> Selection:
-    return Selection(ToolChoice(session=only), ALIASES)
+    return Selection(ToolChoice(session=only))

@@ -114,7 +114,7 @@ class Definition:
         """
         denied = self.tools.deny if as_main else (*self.tools.deny, *sorted(_FORBIDDEN))
         rest = (_REST,) if self.tools.allow else ()
-        return Selection(replace(self.tools, deny=denied, also_allow=rest), ALIASES, servers)
+        return Selection(replace(self.tools, deny=denied, also_allow=rest), servers)
 
 
 @frozen

@@ -21,7 +21,6 @@ from acp_agent.core.ports import Approver, Elicitor, Invocation, ModelRequest
 from acp_agent.core.secrets import Redact, verbatim
 from acp_agent.core.services import Overflow
 from acp_agent.core.session_options import SessionOptions
-from acp_agent.core.types import ALIASES
 from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.runner import GatedExecutor, ToolExecutor, ToolRunner
 from acp_agent.execution.wrappers import (
@@ -450,7 +449,7 @@ def _watching_gates(settings: Settings, state: SessionGateState, exists: Exists)
 
 def _warn_of_unknown_tools(loaded: Loaded, context: GateContext, warn: Warn, tools: Collection[str]) -> None:
     choices = every_choice(loaded, context.offered) if tools else ()
-    problems = (str(problem) for choice in choices for problem in unknown_entries(choice, tools, ALIASES))
+    problems = (str(problem) for choice in choices for problem in unknown_entries(choice, tools))
     for problem in dict.fromkeys(problems):
         warn(problem)
 

@@ -26,14 +26,13 @@ from acp_agent.config.tool_settings import ReadRule, ShellSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Redact, placeholders, secrecy
 from acp_agent.core.services import Memories, Remembered
-from acp_agent.core.types import ALIASES
 from acp_agent.extend.sources import SourceKind
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.gate import Resolve
 from acp_agent.gates.policy import Policy
 from acp_agent.gates.rules.permission_rules import Action, Rule
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule, TrustLevel
-from acp_agent.gates.selection import ModelSelection, Selection, ToolChoice, for_model
+from acp_agent.gates.selection import Selection, ToolChoice, for_model
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.verifiers import Destructive, Injection, UrlGrounding, UrlMemory, Verifier
 from acp_agent.net.proxy import allowed_hosts
@@ -139,7 +138,8 @@ def tool_choice(loaded: Loaded, session: tuple[str, ...] | None, model: str = ""
     session   the list of session/new; None if none was sent
     model     `PROVIDER:MODEL`; the configured model by default
     """
-    return for_model(_general(loaded, session), _by_model(loaded), model or loaded.settings.llm.model or "")
+    settings = loaded.settings
+    return for_model(_general(loaded, session), settings.tools.by_model, model or settings.llm.model or "")
 
 
 def selection_in_force(
@@ -149,7 +149,7 @@ def selection_in_force(
 
     @cache
     def of(name: str) -> Selection:
-        return Selection(tool_choice(loaded, session, name), ALIASES)
+        return Selection(tool_choice(loaded, session, name))
 
     # `model` is slow, and the selection judges every tool before every request: call it only if the answer matters.
     return (lambda: of(model())) if loaded.settings.tools.by_model else (lambda: of(""))
@@ -159,17 +159,12 @@ def every_choice(loaded: Loaded, session: tuple[str, ...] | None) -> Iterator[To
     """Yield the general choice and the choice of every entry in `by_model`."""
     general = _general(loaded, session)
     yield general
-    yield from (for_model(general, (each._replace(pattern="*"),), "") for each in _by_model(loaded))
+    yield from (for_model(general, {"*": each}, "") for each in loaded.settings.tools.by_model.values())
 
 
 def _general(loaded: Loaded, session: tuple[str, ...] | None) -> ToolChoice:
     tools = loaded.settings.tools
     return ToolChoice(tools.profile.value, tools.allow, tools.deny, tools.also_allow, session)
-
-
-def _by_model(loaded: Loaded) -> Iterator[ModelSelection]:
-    for glob, each in loaded.settings.tools.by_model.items():
-        yield ModelSelection(glob, each.profile and each.profile.value, each.allow, each.deny, each.also_allow)
 
 
 def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:

@@ -12,7 +12,7 @@ from acp_agent.cli.config import toml_value
 from acp_agent.config.layers import RULES, keys
 from acp_agent.config.load import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
-from acp_agent.core.types import ALIASES, Access
+from acp_agent.core.types import Access
 from acp_agent.gates.selection import Selection
 from acp_agent.session.toolset.settings import permission_rules, tool_choice
 from acp_agent.workspace.read_policy import ReadPolicy
@@ -490,9 +490,7 @@ choices = st.fixed_dictionaries(
 
 @given(user=choices, wish=choices)
 def test_whatever_names_a_project_has_for_tools_no_more_of_them_are_offered(loading, user, wish):
-    alone, together = (
-        Selection(tool_choice(loaded, None), ALIASES) for loaded in (loading(user, ""), loading(user, wish))
-    )
+    alone, together = (Selection(tool_choice(loaded, None)) for loaded in (loading(user, ""), loading(user, wish)))
     for tool in ("bash", "read", "write", "grep", "fetch"):
         assert not alone.objection(tool) or together.objection(tool), tool
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.load import Flags, load
-from acp_agent.config.tool_settings import Profile
+from acp_agent.config.tool_settings import ModelTools, Profile
 from acp_agent.core.errors import ConfigError, ToolErrorCategory
 from acp_agent.core.events import Event
 from acp_agent.core.session_options import Mode, SessionOptions
-from acp_agent.core.types import ALIASES, CallOrigin, ToolKind, ToolSpec
+from acp_agent.core.types import CallOrigin, ToolKind, ToolSpec
 from acp_agent.gates.gate import Gate
 from acp_agent.gates.grants import Grant, GrantKind, GrantsInForce, GrantStore, SessionAnswers
 from acp_agent.gates.limits import AnomalyDetector, AnomalyGate, Outcome
@@ -25,7 +25,6 @@ from acp_agent.gates.selection import (
     GROUPS,
     MAX_ENTRIES,
     PROFILES,
-    ModelSelection,
     Selection,
     SelectionGate,
     ToolChoice,
@@ -76,7 +75,7 @@ choices = st.builds(ToolChoice, st.sampled_from(list(PROFILES)), entries, entrie
 
 
 def offered(choice: ToolChoice, servers: Sequence[str] = SERVERS) -> set[str]:
-    selection = Selection(choice, ALIASES, servers)
+    selection = Selection(choice, servers)
     return {tool for tool in TOOLS if not selection.objection(tool)}
 
 
@@ -88,13 +87,13 @@ def test_the_profiles_are_what_they_say():
 
 
 def test_every_built_in_tool_of_today_belongs_to_coding():
-    selection = Selection(ToolChoice("coding"), ALIASES)
+    selection = Selection(ToolChoice("coding"))
     assert [tool.name for tool in default_tools() if selection.objection(tool.name)] == []
 
 
 def test_a_custom_tool_is_a_command_so_profiles_with_commands_have_it_and_lists_name_it():
     def objection(**choice: Any) -> str:
-        return Selection(ToolChoice(**choice), ALIASES).objection("deploy", commands=True)
+        return Selection(ToolChoice(**choice)).objection("deploy", commands=True)
 
     assert objection(profile="coding") == objection(allow=("deploy",)) == objection(profile="full") == ""
     assert objection(profile="minimal") == "tools.profile: minimal"
@@ -106,7 +105,7 @@ def test_a_custom_tool_is_a_command_so_profiles_with_commands_have_it_and_lists_
 def test_the_tools_of_language_servers_are_a_group_of_coding():
     names = {tool.name for tool in lsp_tools(lambda _: True)}
     assert GROUPS["lsp"] == names
-    assert [name for name in names if Selection(ToolChoice("coding"), ALIASES).objection(name)] == []
+    assert [name for name in names if Selection(ToolChoice("coding")).objection(name)] == []
 
 
 def test_groups_and_other_names_are_understood():
@@ -160,17 +159,15 @@ def test_a_sessions_list_never_adds_a_tool(choice: ToolChoice, session: tuple[st
 
 def test_the_first_model_that_matches_counts_and_its_deny_adds():
     general = ToolChoice("coding", deny=("fetch",), also_allow=("mcp:db",))
-    models = (
-        ModelSelection("Ollama:*", profile="minimal", deny=("grep",), also_allow=("write",)),
-        ModelSelection("*", allow=("read",)),
-    )
+    small = {"Ollama:*": ModelTools(profile=Profile.MINIMAL, deny=("grep",), also_allow=("write",))}
+    models = {**small, "*": ModelTools(allow=("read",))}
     assert for_model(general, models, "ollama:Small") == ToolChoice(
         "minimal", (), ("fetch", "grep"), ("mcp:db", "write")
     )
     assert for_model(general, models, "openai:x").allow == ("read",)
     assert for_model(general, models, "openai:x").profile == "coding"
-    assert for_model(general, models[:1], "openai:x") is general
-    assert for_model(ToolChoice(allow=("read",)), [ModelSelection("*", allow=())], "a:b").allow == ()
+    assert for_model(general, small, "openai:x") is general
+    assert for_model(ToolChoice(allow=("read",)), {"*": ModelTools(allow=())}, "a:b").allow == ()
 
 
 @given(choices, entries, entries)
@@ -178,7 +175,7 @@ def test_no_model_brings_back_what_is_denied_in_general(
     choice: ToolChoice, allow: tuple[str, ...], also: tuple[str, ...]
 ):
     denied = set(TOOLS) - offered(ToolChoice(deny=choice.deny))
-    merged = for_model(choice, [ModelSelection("*", "full", allow, (), also)], "a:b")
+    merged = for_model(choice, {"*": ModelTools(profile=Profile.FULL, allow=allow, also_allow=also)}, "a:b")
     assert not offered(merged) & denied
 
 
@@ -189,7 +186,7 @@ def test_unknown_entries_are_told_with_what_is_close():
     choice = ToolChoice(
         allow=("raed", "group:webs"), deny=("read_fil", "qqqq"), also_allow=("mcp:any", "mcp_x_y"), session=("bsh",)
     )
-    problems = [str(problem) for problem in unknown_entries(choice, BUILT_IN, ALIASES)]
+    problems = [str(problem) for problem in unknown_entries(choice, BUILT_IN)]
     assert len(problems) == 5
     for problem, key, hint in zip(
         problems,
@@ -199,12 +196,12 @@ def test_unknown_entries_are_told_with_what_is_close():
     ):
         assert key in problem
         assert hint in problem
-    assert unknown_entries(ToolChoice(allow=("glob", "Group:FS", "memory_save", "mcp")), BUILT_IN, ALIASES) == []
+    assert unknown_entries(ToolChoice(allow=("glob", "Group:FS", "memory_save", "mcp")), BUILT_IN) == []
 
 
 def test_a_name_with_a_colon_is_no_tool():
     assert offered(ToolChoice(allow=("bash:x",))) == set()
-    assert len(unknown_entries(ToolChoice(allow=("bash:x",)), BUILT_IN, ALIASES)) == 1
+    assert len(unknown_entries(ToolChoice(allow=("bash:x",)), BUILT_IN)) == 1
 
 
 @each_row("meta", [None, {}, {"acp_agent": None}, {"acp_agent": {}}, {"acp_agent": {"tools": None}}, {"other": 1}])
@@ -245,7 +242,7 @@ def test_another_shape_is_an_error_that_says_what_was_expected(ours, expected: s
 
 
 async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anyway():
-    gate = SelectionGate(lambda: Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
+    gate = SelectionGate(lambda: Selection(ToolChoice(deny=("group:runtime",))))
     judged = Judged(gate)
     assert not gate.allows(ToolSpec("bash", "", {}, ToolKind.EXECUTE, mutates=True))
     assert gate.allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=False))
@@ -262,7 +259,7 @@ async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anywa
 
 async def test_another_selection_acts_at_once():
     profiles = ["minimal"]
-    gate = Judged(SelectionGate(lambda: Selection(ToolChoice(profiles[-1]), ALIASES)))
+    gate = Judged(SelectionGate(lambda: Selection(ToolChoice(profiles[-1]))))
     assert (await gate.execute(command("ls"))).failure is not None
     profiles.append("full")
     assert (await gate.execute(command("ls"))).failure is None
@@ -270,7 +267,7 @@ async def test_another_selection_acts_at_once():
 
 @pytest.mark.parametrize("pattern", ["small", "SMALL*", "ollama:small", "*:small", "s?all"])
 def test_a_pattern_with_or_without_a_provider_denies(pattern: str):
-    models = [ModelSelection(pattern, deny=("bash",))]
+    models = {pattern: ModelTools(deny=("bash",))}
     assert for_model(ToolChoice(), models, "ollama:Small").deny == ("bash",)
     assert for_model(ToolChoice(), models, "ollama:large").deny == ()
 
@@ -305,7 +302,7 @@ async def test_the_tools_offered_are_those_that_every_gate_allows(tmp_path: Path
 
 
 async def test_whatever_keeps_a_tool_from_the_model_keeps_it_from_the_catalogue(tmp_path: Path):
-    everything, narrow = Selection(ToolChoice(), ALIASES), Selection(ToolChoice(allow=("read",)), ALIASES)
+    everything, narrow = Selection(ToolChoice()), Selection(ToolChoice(allow=("read",)))
     failing = AnomalyDetector(window_size=1)
     failing.record("edit", Outcome.BROKEN)
     unwritten, answers = GrantStore(os.devnull, pytest.fail), SessionAnswers()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 def narrowed(*tools: str, mode: Mode = Mode.CODE, deny: tuple[str, ...] = ()) -> tuple[NarrowedTools, FakeToolset]:
     session = FakeToolset(dict.fromkeys(tools, lambda _: "done"), mutating=("write", "edit"))
-    choice = Selection(ToolChoice(deny=("agent", *deny)), {})
+    choice = Selection(ToolChoice(deny=("agent", *deny)))
     return NarrowedTools(session, choice, CallingAgent("x-1", "x", "card", mode)), session
 
 
