@@ -227,6 +227,15 @@ def clip(text: str, limit: int) -> str:
     return f"{head}{before}{marker}\n{tail}"
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether UTF-8 can hold a text. It cannot hold the name of a file that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def abbreviated(text: str, limit: int) -> str:
     """Return the first `limit` characters of a text, and an ellipsis if there are more."""
     return text if len(text) <= limit else f"{text[:limit]}…"

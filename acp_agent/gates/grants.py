@@ -46,7 +46,7 @@ from acp_agent.store.private_file import (
     read_private,
     replace_private,
 )
-from acp_agent.text import lazy_regex
+from acp_agent.text import is_utf8, lazy_regex
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # Every parser of URLs must find the same host. Therefore userinfo, escapes, brackets and characters that parsers treat
@@ -256,7 +256,8 @@ class GrantStore:
         with self._lock:
             left = {place: allowed for place, allowed in self._unkept.items() if place not in removed}
             self._unkept = {**left, **added}
-            unfit = {place: allowed for place, allowed in self._unkept.items() if not _is_text(place)}
+            # A path whose name is no UTF-8 would become another path in the file.
+            unfit = {place: allowed for place, allowed in self._unkept.items() if not is_utf8("".join(place))}
             if self._path == os.devnull:
                 return True
             try:
@@ -359,15 +360,6 @@ def _projects(parsed: dict[str, object]) -> Iterator[tuple[str, dict[str, object
             raise DamagedFile(f"'projects.{project[:_SHOWN]}' is not a table")
         if project:
             yield project, cast("dict[str, object]", tables)
-
-
-def _is_text(place: _Key) -> bool:
-    """Return whether the file can hold a key. A path whose name is no UTF-8 would become another path there."""
-    try:
-        "".join(place).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _place(grant: Grant) -> _Key:

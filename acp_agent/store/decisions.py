@@ -37,6 +37,7 @@ from acp_agent.store.private_file import (
     read_private,
     replace_private,
 )
+from acp_agent.text import is_utf8
 
 _WORDS = {"trusted": True, "untrusted": False}
 
@@ -66,7 +67,7 @@ class TrustedFolders:
 
     def remember(self, folder: str, digest: str, *, trusted: bool) -> None:
         """Store an answer. A damaged file is set aside; `warn` is called if the file cannot be written."""
-        if not _writable(folder):
+        if not is_utf8(folder):  # two folders whose names are not text must not become one
             self._warn(f"{folder!r}: this folder's name is not text, so the answer holds until the session ends")
             return
         try:
@@ -94,15 +95,6 @@ def _answers_toml(answers: _Answers) -> str:
         words = ((digest, "trusted" if trusted else "untrusted") for digest, trusted in sorted(contents.items()))
         lines += [f"[{quoted(folder)}]", *(f'{quoted(digest)} = "{word}"' for digest, word in words), ""]
     return "\n".join(lines)
-
-
-def _writable(folder: str) -> bool:
-    """Return whether a name can be stored. Two folders whose names are not text must not become one."""
-    try:
-        folder.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _LONGEST_DESCRIPTION = 2048
