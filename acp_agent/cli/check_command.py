@@ -48,7 +48,7 @@ from acp_agent.session.toolset.settings import (
     permission_rules,
     redactor,
 )
-from acp_agent.session.verdicts import Word, examined, judged
+from acp_agent.session.verdicts import Finding, Word, examined, judged
 from acp_agent.text import measure, plain
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.processes.environment import child_environment
@@ -62,19 +62,13 @@ _KEPT = 256  # sets of rules that are cached
 
 
 @frozen
-class CommandVerdict:
+class CommandVerdict(Finding):
     """The verdict on a command line.
 
-    word       blocked (no rule or approval lifts it), deny, ask or allow
-    rule       the patterns that decided, as they were written; empty if no pattern did
-    reasons    the reasons, one line each
     analysis   the commands in the line, or the reason why they are unknown
     """
 
     command: str
-    word: Word
-    rule: str
-    reasons: tuple[str, ...]
     analysis: Analysis
 
     def to_json(self) -> JsonObject:
@@ -186,7 +180,7 @@ class CommandJudge:
         word, reasons = found.word, found.reasons
         if word in ("allow", "ask") and refuses_commands(self._loaded.settings):
             word, reasons = "deny", (f"sandbox: {sandbox_status(self._loaded.settings)}",)
-        return CommandVerdict(text, word, found.rule, reasons, facts.commands[0].analysis)
+        return CommandVerdict(word, found.gate, found.rule, reasons, text, facts.commands[0].analysis)
 
     def _others(self, text: str, custom: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
         """Yield the verdicts at the other approval levels."""
