@@ -25,11 +25,15 @@ from acp_agent.workspace.sandbox.git_folders import (
 )
 from acp_agent.workspace.sandbox.landlock import LandlockSandbox, _called, _new_ruleset, known_rights, landlock_limits
 from acp_agent.workspace.sandbox.quarantine import Quarantine, _is_harmless, _is_usual, _runs, _stays
-from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, tier_limits
+from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, advice_without, sandbox_tier, tier_limits
 from acp_agent.workspace.sandbox.walls import NetworkReach, Walls
 from tests.unit.workspace.trees import is_open, open_fds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="most of it runs on Linux only")
+
+
+def test_a_wanted_tier_that_this_system_cannot_have_is_none():
+    assert sandbox_tier(SandboxTier.SEATBELT) is SandboxTier.NONE
 
 
 def test_a_file_of_git_names_a_folder_only_in_the_form_that_git_writes(tmp_path: Path):

@@ -108,6 +108,14 @@ def test_everything_in_the_folder_itself_is_looked_at_however_much_there_is(root
     assert len(list(upper_entries(str(root)))) == 1_100
 
 
+def test_nothing_is_looked_for_in_folders_that_programs_fill(root):
+    for folder in ("src", "node_modules", ".venv"):
+        (root / folder).mkdir()
+        (root / folder / "file").touch()
+    found = {path for path, _, _ in upper_entries(str(root))}
+    assert found == {str(root / name) for name in ("src", "src/file", "node_modules", ".venv")}
+
+
 def test_no_more_entries_of_a_folder_are_looked_at_than_there_is_time_for(root, monkeypatch):
     monkeypatch.setattr("acp_agent.workspace.sandbox.walls._MOST_DOTTED", 5)
     for number in range(9):
