@@ -228,7 +228,7 @@ class ProxyTerminal:
             prepared,
             tree,
             self._settings,
-            background=request.background,
+            request,
         )
 
     async def _create(self, params: JsonObject) -> str:
@@ -270,8 +270,7 @@ class EditorCommand:
         prepared: PreparedCommand,
         tree: ProcessTree,
         settings: TerminalSettings,
-        *,
-        background: bool = False,
+        request: CommandRequest,
     ) -> None:
         self._peer = peer
         self._target: JsonObject = {"sessionId": session_id, "terminalId": terminal_id}
@@ -280,7 +279,9 @@ class EditorCommand:
         self._script, self._afterwards = prepared.script, prepared.afterwards
         self._tree = tree
         self._watchdog, self._start_task = settings.watchdog, settings.background
-        self._background = background
+        self._background = request.background
+        # Then its processes are in a namespace of their own.
+        self._contained = settings.contain is not None and not request.unsandboxed
         self._on_output: OnOutput | None = None
         self._reading = anyio.Lock()
         self._seen = ""
@@ -345,7 +346,8 @@ class EditorCommand:
 
     async def _end_left_overs(self) -> None:
         """End what the shell has left running. Of a background command, wait for its end and take the last output."""
-        quiet = self._afterwards is None and not self._background and self._tree.surely_ended
+        brief = self._afterwards is None and not self._background
+        quiet = brief and self._tree.surely_ended(nested=self._contained)
         living = [] if quiet else await to_thread.run_sync(self._left_over)
         while living and self._background:
             await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)

@@ -101,6 +101,10 @@ class ProcessTable(Protocol):
         """Return the number that the last process or thread got, or 0 where the system does not tell."""
         ...
 
+    def is_nested(self, pid: int) -> bool:
+        """Return whether a process or thread may be in a namespace of processes below this one."""
+        ...
+
 
 def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
     """Return the processes and everything below them, parents before their children."""
@@ -171,6 +175,10 @@ class LinuxProcessTable:
 
     def newest(self) -> int:
         return int(_read("/proc/sys/kernel/ns_last_pid") or 0)
+
+    def is_nested(self, pid: int) -> bool:
+        _, _, numbers = _read(f"/proc/{pid}/status").partition(b"\nNSpid:")
+        return len(numbers.partition(b"\n")[0].split()) != 1
 
 
 def _read(path: str) -> bytes:
@@ -264,6 +272,10 @@ class PsutilProcessTable:
     def newest(self) -> int:
         return 0
 
+    def is_nested(self, pid: int) -> bool:
+        del pid  # psutil does not tell
+        return True
+
 
 @cache
 def system_table() -> ProcessTable:
@@ -312,19 +324,25 @@ class NewProcesses:
         numbers = self._numbers()
         return pids if numbers is None else pids.intersection(numbers)
 
-    def all_ended(self) -> bool:
-        """Return whether none of them lives, nor any that they have started. It is False in doubt."""
-        numbers = self._numbers()
+    def all_ended(self, *, nested: bool = False) -> bool:
+        """Return whether none of them lives, nor any that they have started. It is False in doubt.
+
+        nested   whether only those count that are in a namespace of processes of their own
+        """
+        lives, numbers = self._lives_nested if nested else self._lives, self._numbers()
         few = numbers is not None and len(numbers) <= _FEW
         # One that ended just now may have started another, so look twice.
-        if few and not any(map(self._lives, numbers or ())) and self._numbers() == numbers:
+        if few and not any(map(lives, numbers or ())) and self._numbers() == numbers:
             return True
         new = self.pids()
-        return not any(map(self._lives, new)) and (not new or self.pids() <= new)
+        return not any(map(lives, new)) and (not new or self.pids() <= new)
 
     def _lives(self, pid: int) -> bool:
         status = self._table.status(pid)
         return status is not None and not status.zombie
+
+    def _lives_nested(self, pid: int) -> bool:
+        return self._lives(pid) and self._table.is_nested(pid)
 
     def _numbers(self) -> range | None:
         """Return the numbers that new processes and threads have, or None if they are unknown.

@@ -315,14 +315,15 @@ class ProcessTree:
         self._sessions.add(leader)
         self._pipes = pipes
 
-    @property
-    def surely_ended(self) -> bool:
-        """Whether every living process of this machine was there before the command, so that nothing of it can live.
+    def surely_ended(self, *, nested: bool = False) -> bool:
+        """Return whether every living process of this machine was there before the command, so nothing of it can live.
 
         This is faster than `living`. It is False if any other process began meanwhile, and where orphans become our
         children.
+
+        nested   whether all processes of the command are in a namespace of their own. Then other processes may begin
         """
-        return self.new is not None and self.new.all_ended()
+        return self.new is not None and self.new.all_ended(nested=nested)
 
     def living(self) -> list[int]:
         """Return the processes that have not ended, parents first. It is fast if there are none.

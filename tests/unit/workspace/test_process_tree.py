@@ -16,9 +16,11 @@ from acp_agent.workspace.processes.table import (
     ProcessTable,
     PsutilProcessTable,
     Status,
+    descendants,
     system_table,
 )
 from acp_agent.workspace.processes.tree import OrphanReaper, ProcessTree, pidfd_works, signal_and_wait
+from acp_agent.workspace.sandbox.bubblewrap import bubblewrap
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 from tests.unit.workspace.trees import open_fds
 
@@ -244,9 +246,9 @@ def test_a_command_elsewhere_has_surely_ended_only_where_no_living_process_is_ne
             ([1, 2], [[1, zombie.pid], [1, living, zombie.pid]], False),
         ):
             tree = ProcessTree(table=Listed(before, *later), elsewhere=True)
-            assert tree.surely_ended is ended, later
+            assert tree.surely_ended() is ended, later
     with subreaper(on=True):
-        assert not ProcessTree(table=Listed([])).surely_ended
+        assert not ProcessTree(table=Listed([])).surely_ended()
 
 
 @linux_only
@@ -303,6 +305,42 @@ def test_a_thread_of_another_process_is_no_new_process():
     finally:
         release.set()
         thread.join()
+
+
+@linux_only
+@pytest.mark.parametrize("late", [0.0, 1000.0])
+def test_of_a_command_in_a_namespace_only_processes_in_a_namespace_are_looked_for(late: float):
+    now = [0.0]
+    new = NewProcesses(LinuxProcessTable(), clock=lambda: now[0])
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        if late:
+            new.note_others()
+        now[0] = late
+        assert not new.all_ended()
+        assert new.all_ended(nested=True) or others_are_nested(new)
+        other.kill()
+
+
+def others_are_nested(new: NewProcesses) -> bool:
+    """Whether another test has started a process in a namespace meanwhile."""
+    return any(map(LinuxProcessTable().is_nested, new.pids()))
+
+
+@linux_only
+@pytest.mark.skipif(not bubblewrap(), reason="needs bubblewrap")
+def test_a_process_in_a_namespace_is_told_from_others():
+    table = LinuxProcessTable()
+    new = NewProcesses(table)
+    command = [bubblewrap(), "--unshare-pid", "--ro-bind", "/", "/", "sh", "-c", "echo; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as outer:
+        outer.stdout.read(1)
+        below = descendants(table, [outer.pid])
+        assert [table.is_nested(pid) for pid in below] == [False, True, True]
+        assert not new.all_ended(nested=True)
+        outer.kill()
+        for pid in below[1:]:
+            os.kill(pid, signal.SIGKILL)
+    assert table.is_nested(2**22 + 1), "of a process that is gone nothing is known"
 
 
 @linux_only

@@ -16,12 +16,19 @@ import psutil
 import pytest
 
 from acp_agent.core.backends import CommandRequest
+from acp_agent.core.editor import TerminalSettings
+from acp_agent.core.secrets import verbatim
 from acp_agent.core.types import Access
+from acp_agent.protocol.client import EditorPaths
+from acp_agent.protocol.client_terminal import ProxyTerminal
 from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.processes.table import _read
+from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.sandbox import bubblewrap as module
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, HeldWalls
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
+from tests.unit.protocol.scripted_editor import editor, quiet
 from tests.unit.workspace.trees import open_fds
 
 TIER = SandboxTier.BUBBLEWRAP
@@ -154,6 +161,40 @@ def test_a_line_is_not_made_at_once_where_many_paths_have_walls(holding: Holding
     for _ in range(3):
         holding.sandbox.shell_text(reading, {})
     assert holding.sandbox.shell_text_now(reading, {}) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("command", ["sleep 1000 & true", "(setsid sleep 1000 &); sleep 0.1"])
+async def test_what_a_reading_command_leaves_running_in_the_editors_terminal_ends_with_it(
+    holding: Holding, command: str
+):
+    started = list[subprocess.Popen[bytes]]()
+
+    def create(params: dict[str, Any]) -> Any:
+        given = {each["name"]: each["value"] for each in params["env"]}
+        words = [params["command"], *params["args"]]
+        started.append(subprocess.Popen(words, env={**os.environ, **given}, stdout=subprocess.DEVNULL))
+        return {"terminalId": "t1"}
+
+    def ended(params: dict[str, Any]) -> Any:
+        return {"exitCode": started[-1].wait()}
+
+    settings = TerminalSettings(
+        *("exec", str, "bash", (), 60, 60, CommandWatchdog(), verbatim),
+        contain=holding.sandbox.shell_text,
+        contain_now=holding.sandbox.shell_text_now,
+    )
+    output = {"output": "", "truncated": False}
+    request = CommandRequest(command, str(holding.folder), read_only=True)
+    async with editor(terminal_create=create, terminal_wait_for_exit=ended, terminal_output=output) as editing:
+        terminal = ProxyTerminal(editing.peer, "s1", EditorPaths(str(holding.folder)), settings)
+        for _ in range(3):
+            running = await terminal.start(request)
+            said = (await running.wait(quiet)).output
+            await running.release()
+            assert "background process" in said
+            mark = running._tree.mark.encode()
+            assert not [pid for pid in psutil.pids() if mark in _read(f"/proc/{pid}/environ")]
 
 
 def test_a_copy_has_processes_and_shared_memory_of_its_own(holding: Holding):
