@@ -18,6 +18,7 @@ from acp_agent.core.editor import ContainedCommand
 from acp_agent.core.services import Egress
 from acp_agent.net.hosts import HostPattern
 from acp_agent.net.proxy import AllowlistProxy
+from acp_agent.store.schema import local_devices
 from acp_agent.text import lazy_regex
 from acp_agent.workspace.processes.environment import PrivateFolder
 from acp_agent.workspace.processes.table import MOST_TASKS
@@ -157,6 +158,7 @@ class SessionSandbox:
         self._walled: _Walled | None = None
         self._found: tuple[WallRules, Walls, float] | None = None  # the walls, from which rules, and when
         self._protected = frozenset[str]()  # the protected paths that existed then
+        self._is_near = False  # whether these walls stand on disks that answer at once
 
     @property
     def folder(self) -> str:
@@ -211,9 +213,10 @@ class SessionSandbox:
     def shell_text_now(self, request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand | None:
         """Return what `shell_text` returns, or None if that may take more than a millisecond. Raises OSError.
 
-        It is quick for a command that only reads, once the walls around such commands are held.
+        It is quick for a command that only reads, once the walls around such commands are held, on disks of this
+        machine.
         """
-        if not request.read_only or not self._building.acquire(blocking=False):
+        if not request.read_only or not self._is_near or not self._building.acquire(blocking=False):
             return None
         try:
             rules, found, since = self._found or (None, None, 0.0)
@@ -255,6 +258,7 @@ class SessionSandbox:
         fresh = self._found is not None and self._found[0] is rules and time.monotonic() - self._found[2] <= _FRESH
         if self._found is None or not fresh or not self._found[1].stand():
             self._found = rules, rules.walls(self._environment), time.monotonic()
+            self._is_near = bool(local_devices((*self._found[1].readable, *self._found[1].writable)))
         return self._found[1].for_reading() if read_only else self._found[1]
 
     def close(self) -> None:

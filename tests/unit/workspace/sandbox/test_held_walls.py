@@ -25,6 +25,7 @@ from acp_agent.workspace.processes.environment import child_environment
 from acp_agent.workspace.processes.table import _read
 from acp_agent.workspace.processes.tree import CommandWatchdog
 from acp_agent.workspace.sandbox import bubblewrap as module
+from acp_agent.workspace.sandbox import sandbox as walled
 from acp_agent.workspace.sandbox.bubblewrap import BubblewrapSandbox, HeldWalls
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, SessionSandbox, tier_works, why_missing
 from acp_agent.workspace.sandbox.walls import NetworkReach, WallRules
@@ -151,6 +152,14 @@ def test_a_line_is_made_at_once_only_for_a_command_that_reads_where_its_walls_ar
     assert at_once()
     sandbox.adopt(WallRules((str(folder),), protects, refuses))
     assert not at_once(), "the rules are others"
+
+
+def test_a_line_is_not_made_at_once_on_a_disk_that_may_hang(holding: Holding, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(walled, "local_devices", lambda folders: frozenset())
+    reading = CommandRequest("true", str(holding.folder), read_only=True)
+    for _ in range(3):
+        holding.sandbox.shell_text(reading, {})
+    assert holding.sandbox.shell_text_now(reading, {}) is None
 
 
 def test_a_line_is_not_made_at_once_where_many_paths_have_walls(holding: Holding):
