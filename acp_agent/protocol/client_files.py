@@ -11,7 +11,7 @@ import anyio
 
 from acp_agent.core.backends import FileHead, Lines
 from acp_agent.core.editor import DiskFiles
-from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import jsonrpc, wire
 from acp_agent.protocol.client import Client, EditorPaths
@@ -40,6 +40,7 @@ _HEAD = 1024
 _LOOKS: Final = (0.0, 0.05, 0.2, 0.75)
 _UNKNOWN = "it is unknown whether {} was written"
 _READ_AGAIN = "Read the file before writing it again."
+_LOOK_THERE = "Tell the user to look where the path leads now. Do not write it again."
 
 
 class ProxyFileSystem:
@@ -48,6 +49,9 @@ class ProxyFileSystem:
     BackendUnavailable is raised if the local backend has to do it: the editor lacks the capability or the method, has
     not answered it in time before, or, on a read, does not know the file; or the file is too large, or not UTF-8. Any
     other error counts as a refusal and ends the call with the editor's message.
+
+    An editor opens a file by its path, so it follows a link that a running command puts there in the meantime. Paths
+    are therefore checked again before a write, and after each answer. A link that is there only in between is not seen.
 
     local     resolves and checks every path before the editor gets it, and says whether a file on disk is text
     timeout   seconds of every request. A method that was not answered once is not used again
@@ -94,6 +98,7 @@ class ProxyFileSystem:
             text = wire.file_text(answer)
         except RpcError as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, wire.TELL_THE_USER) from None
+        self._refuse_moved(path, resolved, Access.READ)
         if not text:
             await self._must_be_empty(path, resolved)
         if "\0" in text:
@@ -137,6 +142,7 @@ class ProxyFileSystem:
         if self._has_bom.get(resolved, head is not None and head.data.startswith(BOM)):
             is_in_text = expected is not None and expected.startswith(_BOM)  # a second byte order mark
             text = _BOM + (text if is_in_text else text.removeprefix(_BOM))
+        self._refuse_moved(path, resolved, Access.WRITE)
         try:
             answer = await self._request("fs/write_text_file", {"path": named, "content": text})
         except (ClientTimeout, ConnectionLost) as error:
@@ -145,6 +151,11 @@ class ProxyFileSystem:
             raise wire.unanswered("fs/write_text_file", error, self._timeout, unknown, _READ_AGAIN) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
+        try:
+            self._refuse_moved(path, resolved, Access.WRITE)
+        except (Refused, ToolError):
+            message = f"{path} was replaced while the editor wrote it, so the text may be in another file"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_THERE) from None
         return await self._written(path, resolved, text.removeprefix(_BOM), expected, answer)
 
     def _named(self, path: str, resolved: str) -> str:
@@ -153,6 +164,11 @@ class ProxyFileSystem:
         if named.encode(errors="replace").decode() != named:
             raise BackendUnavailable(_BACKEND, f"{path} leads to a name that is not UTF-8", quiet=True)
         return named
+
+    def _refuse_moved(self, path: str, resolved: str, access: Access) -> None:
+        """Raise Refused or ToolError if a path no longer leads to the file to which it led before."""
+        if self._local.resolve(path, access) != resolved:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} was replaced by another file meanwhile")
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
         """Raise ToolError if the editor returned an empty text for a file that has text on disk."""

@@ -16,7 +16,7 @@ from acp_agent.protocol.client_files import ProxyFileSystem
 from acp_agent.session.toolset.backends import CompositeFileSystem
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
-from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, refuse, tell_nobody, write
+from tests.unit.protocol.scripted_editor import REFUSALS, Answer, Editor, editor, refuse, tell_nobody, write
 
 pytestmark = pytest.mark.anyio
 
@@ -355,6 +355,54 @@ async def test_the_editor_may_write_new_files_also_below_new_folders_and_over_te
         for path, expected in (("old.txt", "old"), ("new.txt", None), ("folder/new.txt", None)):
             await files.write_text(path, "new", expected=expected)
     assert editing.methods == ["fs/read_text_file", *["fs/write_text_file"] * 3]
+
+
+def swapped(folder: Path, answer: Answer) -> Answer:
+    """Replace a folder by a link to another one, as a running command may, and then answer."""
+
+    def swap(params: dict[str, Any]) -> Any:
+        (folder / "sub").rename(folder / "kept")
+        (folder / "sub").symlink_to(folder.parent / "outside")
+        return answer(params)
+
+    return swap
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with `sub/a.txt` to work in, beside a folder with another `a.txt`."""
+    for name, text in (("work/sub", "old"), ("outside", "secret")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.txt").write_text(text)
+    return tmp_path / "work"
+
+
+async def test_what_the_editor_read_where_a_path_led_meanwhile_is_not_returned(
+    work: Path, proxy_files: MakeFiles
+) -> None:
+    def read(params: dict[str, Any]) -> Any:
+        return {"content": Path(params["path"]).read_text()}
+
+    async with editor(fs_read_text_file=swapped(work, read)) as editing:
+        with pytest.raises(Refused):
+            await proxy_files(editing, work).read_text("sub/a.txt")
+
+
+async def test_the_editor_is_not_asked_to_write_where_a_path_leads_meanwhile(
+    work: Path, proxy_files: MakeFiles
+) -> None:
+    async with editor(fs_read_text_file=swapped(work, lambda _: {"content": "old"})) as editing:
+        with pytest.raises(Refused):
+            await proxy_files(editing, work).write_text("sub/a.txt", "new", expected="old")
+    assert editing.methods == ["fs/read_text_file"]
+
+
+async def test_a_write_is_no_success_if_the_path_led_elsewhere_meanwhile(work: Path, proxy_files: MakeFiles) -> None:
+    async with editor(fs_read_text_file={"content": "old"}, fs_write_text_file=swapped(work, write)) as editing:
+        with pytest.raises(ToolError, match=r"sub/a\.txt was replaced while the editor wrote it") as caught:
+            await proxy_files(editing, work).write_text("sub/a.txt", "new", expected="old")
+    assert caught.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
+    assert "Tell the user" in caught.value.failure.suggestion
 
 
 CHANGED = r"a\.txt: file changed between diff preview and write; aborting"
