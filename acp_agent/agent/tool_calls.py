@@ -20,6 +20,11 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # tool names that every API accepts
 _UNFIT_NAME = "invalid_tool_name"  # without the model's text, which may contain a part of a secret
 _NAMESPACE = "functions."  # in which some models see their tools, and which some servers leave in the name
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
+CUT_OFF = ToolFailure(
+    ToolErrorCategory.INVALID_PARAMETERS,
+    "Your answer reached the output limit in the middle of a call, so none of its calls was run.",
+    "Do it in smaller parts: write the beginning of a long file, then add the rest piece by piece.",
+)
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
     "The turn ended while this call ran; it may have had effects.",

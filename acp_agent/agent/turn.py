@@ -23,7 +23,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
-from typing import assert_never
 from uuid import uuid4
 
 import anyio
@@ -31,7 +30,7 @@ import anyio
 from acp_agent.agent import prompt as notes
 from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks, Received
-from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, result_part, with_fit_calls
+from acp_agent.agent.tool_calls import CUT_OFF, MOST_CALLS, NOT_RUN, ToolCalls, result_part, with_fit_calls
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, ThoughtDelta, UsageChanged
@@ -213,6 +212,10 @@ _BUDGET_STOP = 0.8
 """The fraction of the budget after which no further call is made, unless the conversation is shortened."""
 
 
+_MOST_CUT_OFF = 2
+"""How many answers in a row may reach the output limit in a call before the turn ends."""
+
+
 @frozen
 class Limits:
     """The limits at which a turn stops by itself.
@@ -324,6 +327,7 @@ class _Turn:
         self._kept_reply = False  # whether the history has any text of the model from this turn
         self._spoke = False  # whether the user saw any text in this turn
         self._shown = False  # whether the user saw anything of the last model call
+        self._cut_off = 0  # answers in a row that reached the output limit in a call
         self._overflowed = False  # whether the model has refused the conversation as too long in this turn
 
     async def run(self, prompt: Message, facts: str) -> StopReason:
@@ -371,16 +375,12 @@ class _Turn:
         specs = tuple(self._agent.toolset.specs()) if specs is None else specs
         done, received = await self._call_model(specs)
         uses = self._history.open_calls
-        match done.stop:
-            case ModelStop.MAX_TOKENS:
-                return await self._stop(StopReason.MAX_TOKENS, notes.CUT_OFF_IN_CALL if uses else notes.CUT_OFF)
-            case ModelStop.REFUSAL:
-                self._history.forget_turn()
-                return await self._stop(StopReason.REFUSAL, notes.REFUSAL)
-            case ModelStop.END | ModelStop.TOOL_USE:
-                pass
-            case _:
-                assert_never(done.stop)
+        if done.stop is ModelStop.MAX_TOKENS:
+            return await self._cut_short(in_call=bool(uses))
+        if done.stop is ModelStop.REFUSAL:
+            self._history.forget_turn()
+            return await self._stop(StopReason.REFUSAL, notes.REFUSAL)
+        self._cut_off = 0
         if not uses:
             return await self._answered(is_last=is_last)
         calls, hooks, toolset = ToolCalls(received), self._hooks, self._agent.toolset
@@ -403,6 +403,14 @@ class _Turn:
         if hooks.phases is not None:
             self._tell_model(await hooks.phases.after_round(outcomes, toolset))
         return None
+
+    async def _cut_short(self, *, in_call: bool) -> StopReason | None:
+        """End the turn, as an answer reached the output limit. Return None if the model may try smaller calls."""
+        self._history.repair(CUT_OFF)
+        self._cut_off += 1
+        if in_call and self._cut_off <= _MOST_CUT_OFF:
+            return None
+        return await self._stop(StopReason.MAX_TOKENS, notes.CUT_OFF_IN_CALL if in_call else notes.CUT_OFF)
 
     async def _answered(self, *, is_last: bool) -> StopReason | None:
         """End the turn, as the model wants. Return None if it must read something first."""

@@ -73,6 +73,10 @@ def _endless_text(wire: WireFormat) -> bytes:
     return wire.parted(wire.stream(text=[MEGABYTE]), b"xxx")[0]
 
 
+def _cut_in_a_call(wire: WireFormat) -> Reply:
+    return Reply.stream(wire.stream(calls=[{**_LOOK, "arguments": '{"no'}], stop=wire.cut))
+
+
 FAULTS = {
     "400": Fault(_status(400, "invalid_request_error"), ("refused the request", "start a new session"), kept=False),
     "401": Fault(_status(401, "authentication_error"), ("refused the API key", "check FAKE_API_KEY")),
@@ -264,10 +268,9 @@ ODDITIES = {
         _answers({"calls": [tool("write", "functions.write:0"), tool("look", "ü 1")]}), [("write", {}), ("look", {})]
     ),
     "a refusal": Oddity(_answers({"text": ["I w"], "stop": "refusal"}), says=("refused",), stop=StopReason.REFUSAL),
-    "an end in a call": Oddity(
-        lambda wire: [Reply.stream(wire.stream(calls=[{**_LOOK, "arguments": '{"no'}], stop=wire.cut))],
-        says=("output limit", "was not run"),
-        stop=StopReason.MAX_TOKENS,
+    "an end in a call": Oddity(lambda wire: [_cut_in_a_call(wire)], says=("Done.",)),
+    "three ends in a call": Oddity(
+        lambda wire: [_cut_in_a_call(wire)] * 3, says=("output limit", "was not run"), stop=StopReason.MAX_TOKENS
     ),
     "a stop reason of the future": Oddity(
         _answers({"text": ["Well. "], "calls": [_LOOK], "stop": "tired"}), [_LOOKED], ("Well.", "Done.")

@@ -10,7 +10,16 @@ import pytest
 from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import TextDelta, ThoughtDelta, UsageChanged
-from acp_agent.core.messages import ModelStop, Role, StopReason, TextPart, ThoughtPart, ToolUsePart, Usage
+from acp_agent.core.messages import (
+    ModelStop,
+    Role,
+    StopReason,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
 from acp_agent.core.types import ImagePart, ToolCall, ToolResult
 from tests.fakes.scripted_provider import Step, call, say, use
 from tests.unit.agent.conversation import Conversation
@@ -315,6 +324,32 @@ async def test_the_iteration_cap_comes_before_a_doom_loop() -> None:
     assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
 
 
+CUT_OFF = Step(text="I write. ", calls=(ToolUsePart("", "look", None, '{"content": "lon'),), stop=ModelStop.MAX_TOKENS)
+
+
+async def test_a_model_that_hits_its_output_limit_in_a_call_is_told_so_and_goes_on() -> None:
+    talk = Conversation([CUT_OFF, use(call("look", n=1)), say("done")], {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    assert [made.arguments for made in talk.toolset.calls] == [{"n": 1}]
+    told = talk.provider.requests[1].messages[-1].parts[0]
+    assert isinstance(told, ToolResultPart)
+    assert told.is_error
+    assert "reached the output limit in the middle of a call, so none of its calls was run" in told.text
+    assert "in smaller parts" in told.text
+    assert "output limit" not in talk.text
+    assert_acceptable(talk.history.messages())
+
+
+async def test_three_answers_in_a_row_that_are_cut_off_in_a_call_end_the_turn() -> None:
+    script = [CUT_OFF, CUT_OFF, use(call("look", n=1)), CUT_OFF, CUT_OFF, CUT_OFF, say("never asked for")]
+    talk = Conversation(script, {"look": echo})
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+    assert len(talk.provider.requests) == 6
+    assert "output limit in the middle of a tool call" in talk.text
+    assert "in smaller parts" in talk.results[-1].text
+    assert_acceptable(talk.history.messages())
+
+
 async def test_a_turn_stops_at_80_percent_of_the_context_budget() -> None:
     full = Step(calls=(call("look"),), usage=Usage(input=750, output=51))
     talk = Conversation([full, say("never asked for")], {"look": echo}, context_window=1000)
@@ -360,10 +395,10 @@ async def test_an_answer_cut_off_at_the_output_limit_ends_the_turn() -> None:
 async def test_a_call_cut_off_at_the_output_limit_does_not_run() -> None:
     cut = ToolUsePart("t", "write", None, '{"path": "a.py", "content": "x')
     whole = call("write", path="b.py")
-    talk = Conversation([Step(text="Writing.", calls=(whole, cut), stop=ModelStop.MAX_TOKENS)], {"write": echo})
-    assert await talk.prompt() is StopReason.MAX_TOKENS
+    script = [Step(text="Writing.", calls=(whole, cut), stop=ModelStop.MAX_TOKENS), say("Then not.")]
+    talk = Conversation(script, {"write": echo})
+    assert await talk.prompt() is StopReason.END_TURN
     assert talk.toolset.calls == []
-    assert "not run" in talk.text
     assert [part.is_error for part in talk.results] == [True, True]
     assert_acceptable(talk.history.messages())
 
