@@ -209,14 +209,11 @@ class CommandJudge:
 
 def rules_in(path: str) -> tuple[Rule, ...]:
     """Return the rules for bash in a file: TOML with [[tools.permissions.bash]], or a JSON list. Raises ConfigError."""
+    data = _content(path)
+    if len(data) > _LONGEST_FILE:
+        raise ConfigError(path, "", "", f"expected at most {_LONGEST_FILE} bytes")
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LONGEST_FILE + 1)
-        if len(data) > _LONGEST_FILE:
-            raise ConfigError(path, "", "", f"expected at most {_LONGEST_FILE} bytes")
         text = data.decode()
-    except OSError as error:
-        raise ConfigError(path, "", "", f"expected a file that can be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(path, "", "", f"expected UTF-8: {error}") from error
     try:
@@ -234,6 +231,15 @@ def rules_in(path: str) -> tuple[Rule, ...]:
     if table is None:
         raise ConfigError(path, "", "", f"expected [[{RULES}.bash]] in it, or a JSON list of rules")
     return _rules(path, table)
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a file, at most one byte more than is allowed. Raises ConfigError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LONGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(path, "", "", f"expected a file that can be read ({error.strerror})") from error
 
 
 def _rules(where: str, raw: object) -> tuple[Rule, ...]:
@@ -284,12 +290,7 @@ def _tool_in(path: str) -> "CustomTool":
     from acp_agent.extend.sources import SourceFile, SourceKind  # noqa: PLC0415 - likewise
     from acp_agent.session.toolset.extensions import reserved_tools  # noqa: PLC0415 - likewise
 
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LONGEST_FILE)
-    except OSError as error:
-        raise ConfigError(path, "", "", f"expected a file that can be read ({error.strerror})") from error
-    name = os.path.splitext(os.path.basename(path))[0]
+    name, data = os.path.splitext(os.path.basename(path))[0], _content(path)[:_LONGEST_FILE]
     tools = CustomTools(reserved_tools(), plain)
     tools.read((SourceFile(SourceKind.TOOLS, name, os.path.abspath(path), path, data, ""),))
     fatal = next((each for each in tools.problems if not each.minor), None)

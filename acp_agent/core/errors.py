@@ -244,9 +244,6 @@ class InvalidField(RequestError):
 class RequestFailed(RequestError):
     """The request was valid but failed."""
 
-    def __init__(self, reason: str = "Internal error") -> None:
-        super().__init__(reason)
-
 
 class LoginRequired(RequestError):
     """The user must log in first. Editors show their login for it."""

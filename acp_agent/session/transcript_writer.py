@@ -58,9 +58,6 @@ class _Pieces:
     texts: list[str] = field(default_factory=list)
     looked_through: int = 0
 
-    def add(self, text: str) -> None:
-        self.texts.append(text)
-
 
 class TranscriptWriter:
     """The writer of one session.
@@ -181,7 +178,7 @@ class TranscriptWriter:
         if message is None or message.first.message_id != event.message_id:
             await self._redact_messages()
             message = self._messages[kind] = _Pieces(event)
-        message.add(event.text)
+        message.texts.append(event.text)
         self._has_news = True
 
     async def _redact_messages(self) -> None:

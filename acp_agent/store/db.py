@@ -254,13 +254,9 @@ class _Write(Generic[T]):
         self.short = short
         self.durable = durable
         self.called = asyncio.Event()
-        self.given_up = False  # its caller was cancelled, or has no patience left
+        self.given_up = False  # it fails if its transaction cannot begin; otherwise it would wait for the next one
         self._values: list[T] = []
         self._error: Exception | None = None
-
-    def give_up(self) -> None:
-        """Let the write fail if its transaction cannot begin. Otherwise it would wait for the next one."""
-        self.given_up = True
 
     def end(self, value: T) -> None:
         self._values.append(value)
@@ -387,7 +383,7 @@ class Database:
             return
         if write in self._waiting:
             raise self._unavailable("another process keeps it locked")
-        write.give_up()
+        write.given_up = True
         with anyio.CancelScope(shield=True):  # its transaction runs
             await write.called.wait()
 
