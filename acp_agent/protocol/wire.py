@@ -144,10 +144,9 @@ def _first_problem(error: ValidationError) -> tuple[str, str]:
     """Return the path of the first wrong member and what was expected, without the value."""
     first = error.problems[0]
     expected = first["msg"].partition(" or instance of ")[0]  # the name of a class in this module
-    steps = (str(step) for step in first["loc"])
-    return ".".join(
-        step for step in steps if step and "[" not in step
-    ), expected  # the other steps name functions of pydantic
+    steps = map(str, first["loc"])
+    named = (step for step in steps if step and "[" not in step)  # the other steps name functions of pydantic
+    return ".".join(named), expected
 
 
 def _answer(method: str, model: type[Model], value: Json) -> Model:

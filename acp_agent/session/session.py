@@ -190,10 +190,10 @@ class StoredOptions:
 class Session:
     """One conversation.
 
-    options    the user's choices. The running turn uses `active`, a copy that is made when the turn begins
-    choices    the models and levels that can be chosen
-    notices    the notices to show when a turn begins or ends
-    resident   whether it holds its lock and may have an engine
+    options      the user's choices. The running turn uses `active`, a copy that is made when the turn begins
+    choices      the models and levels that can be chosen
+    notices      the notices to show when a turn begins or ends
+    resident     whether it holds its lock and may have an engine
     only_tools   the only tools of the running turn; None for all
     agent_tools  the tools that the definition of its agent allows; None if it has no definition
     """

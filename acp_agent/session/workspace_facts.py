@@ -79,12 +79,11 @@ _LOOKED_AT = 200  # the most uncommitted files that are searched for names to sh
 class EarlyLook(Generic[_Found]):
     """A look at the disk that a thread takes before its result is needed.
 
+    after       the objects on which the result depends
+    look        looks at the disk, and adds the paths to the stamps
+    seconds     how long the result may be used
     found       what was seen; None until the look is over, or if it failed
     under_way   whether the look has begun and is not over
-
-    after     the objects on which the result depends
-    look      looks at the disk, and adds the paths to the stamps
-    seconds   how long the result may be used
     """
 
     def __init__(
