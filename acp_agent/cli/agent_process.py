@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from acp_agent.capabilities import at
 from acp_agent.core.data import frozen
 from acp_agent.core.types import Json, JsonObject
 
@@ -30,25 +31,13 @@ class Direction(StrEnum):
     FROM_AGENT = "from_agent"
 
 
-def at(value: Json, *path: str | int) -> Json:
-    """Return the value at `path` (member names and list indexes) in `value`, or None."""
-    for step in path:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
-
-
-def text_at(value: Json, *path: str | int) -> str:
+def text_at(value: Json, *path: str) -> str:
     """Return the string at `path`, or ""."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
-def objects_at(value: Json, *path: str | int) -> list[JsonObject]:
+def objects_at(value: Json, *path: str) -> list[JsonObject]:
     """Return the objects of the list at `path`, or an empty list."""
     found = at(value, *path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

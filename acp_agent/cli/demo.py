@@ -25,7 +25,6 @@ from acp_agent.cli.agent_process import (
     Direction,
     Recording,
     SeenCall,
-    at,
     objects_at,
     problems,
     seen_calls,
@@ -181,7 +180,7 @@ def _all_released(seen: Evidence) -> bool:
 
 
 def _printed(call: SeenCall) -> str:
-    raw = at(call.final, "rawOutput")
+    raw = call.final.get("rawOutput")
     return raw if isinstance(raw, str) else text_at(raw, "output") or text_at(raw, "stdout")
 
 

@@ -24,6 +24,7 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from acp_agent import __version__
+from acp_agent.capabilities import at
 from acp_agent.cli.agent_process import (
     AgentGone,
     AgentProcess,
@@ -31,7 +32,6 @@ from acp_agent.cli.agent_process import (
     Direction,
     RecordedFrame,
     Recording,
-    at,
     objects_at,
     problems,
     text_at,

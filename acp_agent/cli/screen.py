@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TextIO
 
-from acp_agent.cli.agent_process import Direction, RecordedFrame, at, objects_at, text_at
+from acp_agent.capabilities import at
+from acp_agent.cli.agent_process import Direction, RecordedFrame, objects_at, text_at
 from acp_agent.cli.paragraph import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Paragraph, cut_at, wrapped_at
 from acp_agent.cli.session_text import call_title, seconds
 from acp_agent.core.data import frozen

@@ -17,7 +17,8 @@ from typing import (
     is_typeddict,
 )
 
-from acp_agent.cli.agent_process import AgentRefused, at
+from acp_agent.capabilities import at
+from acp_agent.cli.agent_process import AgentRefused
 from acp_agent.cli.session_text import dollars
 from acp_agent.core.data import frozen
 from acp_agent.core.types import JsonObject

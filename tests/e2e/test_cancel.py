@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from acp_agent.cli.agent_process import text_at
+from acp_agent.cli.agent_process import objects_at, text_at
 from tests.e2e.model_servers import stalling_model
 from tests.e2e.test_taken_up import place
 from tests.fakes import editor as editors
@@ -143,7 +143,7 @@ async def test_what_a_cancelled_command_had_printed_stays_in_its_card_and_is_tol
         await editor.ask("session/close", {"sessionId": session})
         await editor.ask("session/load", place(editor, session))
         ends = [each for each in editor.recording.frames if each.update.get("status") == "failed"]
-        live, again = (text_at(end.update, "content", 0, "content", "text") for end in ends)
+        live, again = (text_at(objects_at(end.update, "content")[0], "content", "text") for end in ends)
         assert editor.recording.frames.index(ends[1]) >= start
         assert live == again == "```\none\ntwo\n\n[cancelled] operation aborted\n```"
 

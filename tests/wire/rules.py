@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording, at, objects_at, text_at
+from acp_agent.capabilities import at
+from acp_agent.cli.agent_process import Direction, RecordedFrame, Recording, objects_at, text_at
 
 # What may be sent outside a turn: the rest belongs to one.
 _ANYTIME = {
