@@ -39,7 +39,6 @@ from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
 from acp_agent.protocol.stdio import FrameLog, LineReader, MessageWriter
-from acp_agent.session.engine import SessionEngine
 from acp_agent.session.manager import SessionManager, evict_unused, purge_unused
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.pool import SessionLimits
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from acp_agent.config.call_settings import SchedulerSettings
     from acp_agent.protocol.extensions import Extensions
     from acp_agent.protocol.strict import StrictObserver
+    from acp_agent.session.engine import SessionEngine
     from acp_agent.session.processes import ProcessServices
 
 _log = Log(__name__)
@@ -308,7 +308,7 @@ class App:
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
         begun = False
 
-        async def make_engine(session: Session, saved: SessionSnapshot | None) -> SessionEngine:
+        async def make_engine(session: Session, saved: SessionSnapshot | None) -> "SessionEngine":
             nonlocal begun
             process = await self._load_process(loaded)
             if session.workspace.cwd == opened_in:
