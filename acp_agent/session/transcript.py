@@ -140,12 +140,11 @@ class EventQueue:
         patience   seconds that the last write waits for other processes, also after a write that failed
         """
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(within) as limit:
+            with anyio.move_on_after(within):
                 await self._drained()
             self._writer.hurry(on=within is not None)
             try:
-                if limit.cancelled_caught:
-                    await self._drained()
+                await self._drained()
                 await self._writer.write((), Care.TURN_END, patience=patience)
             finally:
                 self._writer.hurry(on=False)

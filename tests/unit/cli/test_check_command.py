@@ -149,7 +149,9 @@ def test_what_cannot_be_told_is_opaque_and_asks(check: Check):
 def test_the_levels_with_another_verdict_are_named(check: Check):
     assert check("make").out.endswith("level      this is for suggest; full-auto: allowed\n")
     assert check("cat ../../x").out.count("level") == check("ls").out.count("level") == 0
-    assert "this is for full-auto; suggest: asked" in check("make", config="acp.auto_approve = 'full-auto'").out
+    free = check("make", config="acp.auto_approve = 'full-auto'").out
+    assert "this is for full-auto; suggest: asked" in free
+    assert "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks" in free
 
 
 @pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no sandbox can be built on this machine")
