@@ -2,14 +2,18 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
+
+from tests.huge_pages import use_huge_pages
 
 # The suite tries the same examples everywhere: a red run means a change and not luck. `make properties` gambles.
 _NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
@@ -17,7 +21,7 @@ settings.register_profile(
     "suite",
     deadline=None,
     derandomize=True,
-    max_examples=22,
+    max_examples=12,
     phases=set(Phase) - {Phase.explain},
     suppress_health_check=_NOISY,
 )
@@ -47,12 +51,27 @@ def _is_roomy(folder: str) -> bool:
 if sys.platform == "linux" and _is_roomy(_MEMORY):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
+
+def _is_script(program: str | None) -> bool:
+    """Tell whether a program is a text that another program runs."""
+    if program is None:
+        return False
+    with open(program, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+# The `python3` of pyenv is a script that starts a dozen programs to find an interpreter. That takes thrice the time of
+# most that tests have Python do, and they start it hundreds of times.
+if _is_script(shutil.which("python3")):
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).resolve().parent), os.environ["PATH"]))
+
 gc.disable()  # until the tests are collected: looking for garbage takes a quarter of the time for that
 
 
 def pytest_collection_finish() -> None:
     """What thousands of tests consist of stays to the end: no collection of garbage need look at it again."""
     gc.freeze()
+    use_huge_pages()
     gc.set_threshold(200_000, 20, 50)
     gc.enable()
 

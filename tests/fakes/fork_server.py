@@ -10,7 +10,6 @@ subcommand the process becomes that, and the agent it starts is forked as well.
 """
 
 import contextlib
-import ctypes
 import fcntl
 import functools
 import gc
@@ -26,7 +25,6 @@ import sys
 import tempfile
 import termios
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -34,9 +32,9 @@ from anyio.abc import Process
 
 from tests.fakes.rehearsal import rehearse
 from tests.fakes.short_waits import VARIABLE, shorten, shorten_for_command
+from tests.huge_pages import use_huge_pages
 
 REQUEST_LIMIT = 256 * 1024  # bytes
-_MADV_COLLAPSE = 25  # Linux 6.1 or newer
 PREPARED_BY = "ACP_AGENT_TEST_PREPARED_BY"
 """The environment variable that names a module, whose `prepare` is called before the agent starts."""
 
@@ -51,7 +49,7 @@ def load_everything() -> None:
     _rehearse()
     gc.collect()
     gc.freeze()
-    _use_huge_pages()
+    use_huge_pages()
 
 
 def _keep_command_line() -> None:
@@ -60,20 +58,6 @@ def _keep_command_line() -> None:
 
     parser = commands.command_line()
     commands.command_line = lambda: parser
-
-
-def _use_huge_pages() -> None:
-    """Let the system keep this process's memory in pages of 2 MiB, which makes forks and their ends half as expensive.
-
-    Where it cannot, nothing changes.
-    """
-    advise, huge = ctypes.CDLL(None).madvise, 2 * 1024**2
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        addresses, permissions, *_, inode = line.split()[:5]
-        first, end = (int(each, 16) for each in addresses.split("-"))
-        first, end = -(-first // huge) * huge, end // huge * huge
-        if permissions == "rw-p" and inode == "0" and first < end and "[stack" not in line:
-            advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), _MADV_COLLAPSE)
 
 
 def _rehearse() -> None:
