@@ -26,6 +26,7 @@ from acp_agent.gates.verify.verifiers import Injection
 from acp_agent.workspace.git.index import gitlinks
 from acp_agent.workspace.git.settings import MAX_BYTES as MAX_SETTINGS
 from acp_agent.workspace.git.settings import NotReadable, Repository, dangers, read_settings
+from tests.sizes import sized
 
 
 @pytest.mark.parametrize(
@@ -232,28 +233,32 @@ def test_all_texts_inside_a_text_share_its_time_to_be_parsed():
     assert parses.parse(texts[0], MAX_BYTES) is found[0], "what is parsed stays parsed"
 
 
+MANY = sized(6_000, 20_000)
+"""How often a sign stands in the texts below, which under `make properties` are nearly as long as a text may be."""
+
+
 @pytest.mark.parametrize(
     "text",
     [
         r"sed 's/e" + "\\" * 200 + "'",
-        "sed 's/e" + r"\x" * 20_000 + "'",
-        "echo {" + "," * 60_000,
-        "echo {a" + "{a," * 20_000,
-        "make " + "-e " * 20_000,
+        "sed 's/e" + r"\x" * MANY + "'",
+        "echo {" + "," * 3 * MANY,
+        "echo {a" + "{a," * MANY,
+        "make " + "-e " * MANY,
         f"rg -g '{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}{'{' + 'a,' * 3_000 + '}'}' x",
-        "psql -c 'select pg_read_" + "file" * 15_000 + "'",
-        "sqlite3 x <<end" + "\n" * 60_000 + "end",
-        "printf " + "%1" * 20_000,
-        'python -c "system ' + r"\'" * 30_000 + '"',
-        "cat " + "/proc/" * 10_000,
-        "cpio -" + "o" * 60_000 + "x",
-        "git --foo " + "a " * 15_000 + "status",
-        "git " + "-C a " * 5_000 + "status",
-        "tar " + "-C a " * 2_000 + "-cf x" + " b" * 5_000,
+        "psql -c 'select pg_read_" + "file" * (MANY * 3 // 4) + "'",
+        "sqlite3 x <<end" + "\n" * 3 * MANY + "end",
+        "printf " + "%1" * MANY,
+        'python -c "system ' + r"\'" * (MANY * 3 // 2) + '"',
+        "cat " + "/proc/" * (MANY // 2),
+        "cpio -" + "o" * 3 * MANY + "x",
+        "git --foo " + "a " * MANY + "status",
+        "git " + "-C a " * (MANY // 4) + "status",
+        "tar " + "-C a " * (MANY // 10) + "-cf x" + " b" * (MANY // 4),
         "env " + "".join(f"-C {number} " for number in range(50)) + "git status",
-        "rm " + "-v " * 8_000 + "x " * 8_000,
-        "a=(" + "[" * 60_000 + ")",
-        "fd " + "-x a \\; " * 2_000,
+        "rm " + "-v " * (MANY // 2) + "x " * (MANY // 2),
+        "a=(" + "[" * 3 * MANY + ")",
+        "fd " + "-x a \\; " * (MANY // 10),
     ],
 )
 def test_an_expression_that_never_ends_is_given_up_at_once(text: str) -> None:
@@ -318,7 +323,7 @@ def test_no_line_of_a_program_text_is_dropped(before: str, each: str, last: str,
     assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
 
 
-@pytest.mark.parametrize("size", [10_000, 100_000])
+@pytest.mark.parametrize("size", [10_000, sized(40_000, 100_000)])
 @pytest.mark.parametrize(
     ("first", "reader"), [("/", "xargs rm -rf"), ("'rm -rf /;'", "sh"), ("'rm -rf /;'", "tee x; sh x")]
 )

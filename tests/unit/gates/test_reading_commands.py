@@ -169,6 +169,8 @@ OTHERS = {
         ),
     ),
 }
+READS = "head -n 1 README.md"
+"""A command that only reads, for chains that have judged many others."""
 CONDUCTS = [SessionOptions(auto_approve=level) for level in (AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT)]
 
 
@@ -200,22 +202,27 @@ def make(work: Path, tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("conduct", CONDUCTS, ids=str)
 async def test_a_command_that_only_reads_runs_without_a_question(make: Make, conduct: SessionOptions):
+    chain = make(conduct=conduct)
     for text in READING:
-        assert await make(conduct=conduct).fate(command(text)) == "silent", text
+        assert await chain.fate(command(text)) == "silent", text
 
 
 @pytest.mark.parametrize("kind", OTHERS)
 async def test_what_does_more_than_read_the_roots_asks_as_before(make: Make, work: Path, kind: str):
     if kind == "secrets":
         (work / ".env").write_text("KEY=x\n")
+    chains = [make(conduct=conduct) for conduct in CONDUCTS]
     for text in OTHERS[kind]:
-        for conduct in CONDUCTS:
-            assert await make(conduct=conduct).fate(command(text)) in ("asked", "refused", "blocked"), text
+        for chain in chains:
+            assert await chain.fate(command(text)) in ("asked", "refused", "blocked"), text
+    assert [await chain.fate(command(READS)) for chain in chains] == ["silent"] * 2, "they refuse not just everything"
 
 
 async def test_no_hostile_command_runs_without_a_rule(make: Make):
+    chain = make()
     for text in (*hostile.U, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table)):
-        assert await make().fate(command(text)) != "silent", text
+        assert await chain.fate(command(text)) != "silent", text
+    assert await chain.fate(command(READS)) == "silent", "it refuses not just everything"
 
 
 @given(

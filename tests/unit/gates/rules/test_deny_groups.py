@@ -267,8 +267,8 @@ def test_long_texts_cost_no_time():
 def test_patterns_that_begin_with_another_letter_would_not_match(name: str):
     shipped = (pattern for group in deny_groups().values() for pattern in group.patterns)
     patterns = (*shipped, " Git push ", "*rl", "?it", "[7]z", "", "FInd .", "SSh")
-    endings = dict.fromkeys(" ".join(pattern.split()[1:]) for pattern in patterns)
-    for ending in endings:
-        command = Command((name, *ending.split()))
-        kept = patterns_for(patterns, command.name)
-        assert [each for each in patterns if each not in kept and matches(each, command)] == []
+    kept = patterns_for(patterns, Command((name,)).name)
+    for pattern in patterns:
+        if pattern not in kept:
+            # Whatever a pattern matches begins as it does, so it matches this command or none of that name.
+            assert not matches(pattern, Command((name, *pattern.split()[1:]))), pattern
