@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `acp-agent ARGV...`, by default with the process's own arguments, and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _limit_clock()
+    _limit_path()
     if argv is None and sys.getfilesystemencoding() != "utf-8":
         _start_with_utf8()
     try:
@@ -39,6 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _start_with_utf8() -> None:
     """Start this process anew in UTF-8 mode, since the locale cannot encode the names of all files and commands."""
     os.execv(sys.executable, [sys.executable, "-X", "utf8=1", *sys.orig_argv[1:]])  # noqa: S606 - the same program
+
+
+def _limit_path() -> None:
+    """Leave out the folders of PATH that depend on the current folder: a project's own `git` would run from there."""
+    folders = os.environ.get("PATH")
+    if folders is not None:  # an empty PATH means the current folder
+        os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, folders.split(os.pathsep))) or os.defpath
 
 
 def _limit_clock() -> None:

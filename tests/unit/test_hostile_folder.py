@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import acp_agent
+from acp_agent.__main__ import main
 
 PARENT = Path(acp_agent.__file__).parent.parent
 
@@ -35,3 +38,32 @@ def test_modules_of_the_current_folder_are_not_taken_for_the_standard_librarys(t
         check=False,
     )
     assert (gone.returncode, gone.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (".:/usr/bin", "/usr/bin"),
+        (":/usr/bin:", "/usr/bin"),
+        ("node_modules/.bin:/a b::/usr/bin", "/a b:/usr/bin"),
+        ("../bin", os.defpath),
+        ("", os.defpath),
+        ("/usr/local/bin:/usr/bin", "/usr/local/bin:/usr/bin"),
+    ],
+)
+def test_no_program_is_searched_for_in_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, left: str
+) -> None:
+    monkeypatch.setenv("PATH", given)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ["PATH"] == left
+    assert capsys.readouterr().err == ""
+
+
+def test_a_missing_path_stays_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("PATH")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert "PATH" not in os.environ
+    assert capsys.readouterr().err == ""
