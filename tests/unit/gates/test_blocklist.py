@@ -212,6 +212,38 @@ def test_an_unknown_descriptor_is_no_reason_to_refuse():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "while read l; do $l; done <<E\nls\nrm -rf /\nE",
+        "while IFS= read -r l; do eval \"$l\"; done <<'E'\nls\nsudo ls\nE",
+        "until read l; do $l; done <<E\nsudo ls\nE",
+        "{ read l; $l; } <<< 'rm -rf /'",
+        "(read l; read m; $m) <<E\nls\nrm -rf /\nE",
+        "if read l; then $l; fi <<E\nrm -rf /\nE",
+        "echo 'rm -rf /' > f; while read l; do $l; done < f",
+        "printf 'ls\\nrm -rf /\\n' | while read l; do $l; done",
+        "x='rm -rf /'; while read l; do $l; done <<E\n$x\nE",
+        "{ mapfile -t l; ${l[1]}; } <<E\nls\nrm -rf /\nE",
+        "while read l; do while read m; do $m; done <<F\n$l\nF\ndone <<E\nrm -rf /\nE",
+    ],
+)
+def test_each_line_that_a_construct_reads_may_be_run(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+@pytest.mark.parametrize("lines", [3, 60, 400])
+def test_a_construct_that_reads_many_lines_is_not_refused(lines: int):
+    body = "\n".join(f"src/a{number} dst/b{number} 644" for number in range(lines))
+    for loop in (
+        "while read l; do rm -rf build/$l; done",
+        "while read a b c; do install -m $c $a $b; done",
+        "while read -r a b; do git clone $a $b; done",
+        "{ read l; echo $l; }",
+    ):
+        assert judge(ShellText(f"{loop} <<E\n{body}\nE"), DEFAULT) == Allow(), loop
+
+
+@pytest.mark.parametrize(
     "call",
     [
         'less "+!$x$y ls"',
