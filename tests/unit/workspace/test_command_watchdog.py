@@ -28,6 +28,12 @@ OURS, OTHER = f"{os.getpid()}.0123456789abcdef", f"{os.getpid()}.fedcba987654321
 STUBBORN = "trap '' TERM INT HUP; while :; do sleep 1000; done"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a watchdog wait for its shell as long as a machine with much else to do needs."""
+    monkeypatch.setattr("acp_agent.workspace.processes.tree._PATIENCE", 30.0)
+
+
 @contextmanager
 def shell(command: str, mark: str = OURS) -> Generator["subprocess.Popen[bytes]"]:
     """A command's shell; whatever happens, nothing of its group is left."""
