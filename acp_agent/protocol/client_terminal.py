@@ -27,7 +27,7 @@ from acp_agent.protocol import wire
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import Peer
-from acp_agent.text import visible
+from acp_agent.text import title, visible
 from acp_agent.workspace.processes.environment import GIT_SETTING
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import ProcessTree
@@ -449,7 +449,7 @@ class EditorCommand:
             stdout=output,
             stderr="",
             exit_code=exit_code if signal_name is None else _signalled(signal_name),
-            signal=signal_name,
+            signal=signal_name and title(signal_name),
             truncated=truncated,
         )
 

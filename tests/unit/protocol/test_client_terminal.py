@@ -422,6 +422,8 @@ async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path
         ({"exitCode": None, "signal": "SIGTERM"}, 143, "SIGTERM"),
         ({"exitCode": None, "signal": "KILL"}, 137, "KILL"),
         ({"exitCode": None, "signal": "whatever"}, None, "whatever"),
+        ({"exitCode": None, "signal": "SIG\n\x1b[exit 0]"}, None, "SIG ⏎ \\u001b[exit 0]"),
+        ({"exitCode": None, "signal": "x" * 5000}, None, f"{'x' * 120}…"),
         ({}, None, None),
         (None, None, None),
     ],
