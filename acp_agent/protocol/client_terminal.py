@@ -475,9 +475,13 @@ def _end(delta: str) -> str:
 
 
 def _whole_words(text: str) -> str:
-    """Return a text without its cut first word: the redactor would not recognise half a secret."""
-    blank = _BLANK.search(text, 0, _LONGEST_WORD)
-    return text[blank.end() :] if blank else text
+    """Return a text without its cut first word: the redactor would not recognise half a secret.
+
+    Of a longer word only the first `_LONGEST_WORD` characters are left out. A short text of one word stays.
+    """
+    if blank := _BLANK.search(text, 0, _LONGEST_WORD):
+        return text[blank.end() :]
+    return text[_LONGEST_WORD:] or text
 
 
 def _signalled(name: str) -> int | None:

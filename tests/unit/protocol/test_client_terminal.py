@@ -416,6 +416,16 @@ async def test_a_command_that_hangs_is_killed_and_its_output_kept(tmp_path: Path
     assert waits == [1]
 
 
+@pytest.mark.parametrize(("blank", "left"), [(" ", 20_000), ("", 20_000 - 8 * 1024 + len("Xy7wYr4Ue6"))])
+async def test_half_a_secret_at_the_beginning_of_a_cut_output_is_left_out_also_in_a_very_long_word(
+    tmp_path: Path, blank: str, left: int
+) -> None:
+    output = {"output": f"Xy7wYr4Ue6{blank}{'x' * 20_000}", "truncated": True}
+    async with editor(**{**HAPPY, "terminal_output": output}) as editing:
+        outcome = await run(editing, tmp_path)
+    assert outcome.output == "x" * left
+
+
 @pytest.mark.parametrize(
     ("status", "code", "signal"),
     [
