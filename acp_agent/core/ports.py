@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from acp_agent.core.backends import BackgroundProcesses, FileSystem, Terminal
 from acp_agent.core.data import frozen
@@ -180,6 +180,10 @@ class Invocation:
     predicted_failure: ToolResult | None = None
     summary: str = ""
     note: str = ""
+
+
+Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
+"""Starts a task and does not wait for it."""
 
 
 async def never_run(_: ToolContext) -> ToolResult:

@@ -5,7 +5,7 @@ the same server before, they are offered at once. The MCP client is loaded when 
 fails, only its own tools are missing.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +15,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import ListedServer, McpDefinition, McpOrigin, McpServer, McpState, StdioServer
-from acp_agent.core.ports import Invocation
+from acp_agent.core.ports import Background, Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
 from acp_agent.gates.rules.policy_rules import TrustLevel
@@ -103,8 +103,6 @@ _MOST_TOLD = 5
 
 _log = Log(__name__)
 
-Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
-"""Starts a task and does not wait for it."""
 
 Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], "ServerConnection"]
 """Makes the connection to a server. The second argument is called whenever the connection has changed."""

@@ -19,7 +19,7 @@ from acp_agent.config.tool_settings import FileSettings
 from acp_agent.core.delegation import RunSlots
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.mcp import McpDefinition
-from acp_agent.core.ports import Embedder
+from acp_agent.core.ports import Background, Embedder
 from acp_agent.core.process_limits import give_back_memory
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Overflow, PastConversations, Summaries
@@ -29,7 +29,6 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
 from acp_agent.session.engine import SessionEngine
 from acp_agent.session.factory import SessionFactory
-from acp_agent.session.mcp_connections import Background
 from acp_agent.session.model_choices import ModelChoices
 from acp_agent.session.session import Session
 from acp_agent.session.toolset.gate_factory import GateMemories

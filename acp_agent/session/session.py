@@ -5,11 +5,11 @@ which is made in the background after `session/new` is answered, or at the next 
 has no engine. Its next prompt resumes it from the store.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, fields, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -31,6 +31,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
+from acp_agent.core.ports import Background
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import (
@@ -83,10 +84,6 @@ class SessionWorkspace:
     def folders(self) -> tuple[str, ...]:
         """The roots. `cwd` comes first."""
         return (self.cwd, *self.additional)
-
-
-Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task and does not wait for it."""
 
 
 @frozen

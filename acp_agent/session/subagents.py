@@ -34,7 +34,7 @@ from acp_agent.core.delegation import (
 from acp_agent.core.errors import AgentError, ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, ToolProgress
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.core.ports import Provider, Toolset
+from acp_agent.core.ports import Background, Provider, Toolset
 from acp_agent.core.secrets import Redact
 from acp_agent.core.session_options import Mode, tighter
 from acp_agent.core.types import ToolSpec
@@ -43,7 +43,7 @@ from acp_agent.extend.sources import SourceFile
 from acp_agent.gates.selection import ToolChoice
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.models import SessionModels
-from acp_agent.session.session import Background, Session
+from acp_agent.session.session import Session
 from acp_agent.session.toolset.sandboxing import is_contained, server_sandbox
 from acp_agent.session.toolset.settings import PREVIEW, FolderRules
 from acp_agent.text import clip, visible

@@ -6,11 +6,10 @@ cannot be written, events are shown anyway and stored later. See `transcript_wri
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -28,6 +27,7 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
+from acp_agent.core.ports import Background
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
 from acp_agent.core.types import ToolKind
@@ -50,7 +50,6 @@ ANSWER_BEGINS = 0.25
 """Seconds after which a fast model has begun to answer."""
 
 Show = Callable[[Event], Awaitable[None]]
-Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 class EventQueue:

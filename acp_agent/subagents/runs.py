@@ -7,10 +7,10 @@ otherwise (it was cancelled, or reached a limit) ends them, and the model is tol
 """
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
@@ -20,6 +20,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.delegation import AgentRun, OfferedAgent, ParentCall, RunSlots, RunState
 from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.events import MAIN, EventSink, ToolFinished, ToolStarted
+from acp_agent.core.ports import Background
 from acp_agent.core.types import CallingAgent, ToolKind
 from acp_agent.log import Log
 from acp_agent.subagents.definitions import Definition
@@ -37,8 +38,6 @@ _TOGETHER = 0.5
 """Seconds that the first report waits for others, so that the model gets them together."""
 _MOST_KEPT = 50
 """Runs that are remembered after their end."""
-
-Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 @frozen

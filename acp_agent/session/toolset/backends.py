@@ -25,13 +25,14 @@ from acp_agent.core.backends import (
 from acp_agent.core.editor import LanguageServers, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ConfigError, ToolError
 from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.ports import Background
 from acp_agent.core.services import Egress
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.wrappers import Stamp
 from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.sanitize import fence
-from acp_agent.session.session import Background, Session
+from acp_agent.session.session import Session
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.background import ProcessPool
 from acp_agent.workspace.processes.environment import child_environment, hidden_variables
