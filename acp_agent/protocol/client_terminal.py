@@ -410,7 +410,9 @@ class EditorCommand:
             return
         async with self._reading:
             answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
-            delta, self._seen = _delta(self._seen, answer.output), answer.output
+            is_cut = answer.truncated and not self._seen
+            delta = _whole_words(answer.output) if is_cut else _delta(self._seen, answer.output)
+            self._seen = answer.output
         await self._hand_over(delta)
 
     async def _hand_over(self, delta: str) -> None:

@@ -284,6 +284,28 @@ async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> 
     assert editing.methods[-2:] == ["terminal/kill", "terminal/release"]
 
 
+async def test_half_a_secret_with_which_a_cut_output_begins_is_not_handed_over(tmp_path: Path) -> None:
+    seen, handed_over = list[str](), anyio.Event()
+
+    async def collect(output: str) -> None:
+        seen.append(output)
+        handed_over.set()
+
+    async def wait(command: Any) -> None:
+        await command.wait(collect)
+
+    output = {"output": "Xy7wYr4Ue6 the rest\n", "truncated": True}
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": Editor.NEVER, "terminal_output": output}) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, command)
+            with anyio.fail_after(5):
+                await handed_over.wait()
+            tasks.cancel_scope.cancel()
+        await command.release()
+    assert seen == ["the rest\n"]
+
+
 async def test_what_a_command_printed_last_is_handed_over_if_its_beginning_was(tmp_path: Path) -> None:
     texts, seen = ["one\n", "one\ntwo\n"], list[str]()
 
