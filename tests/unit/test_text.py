@@ -16,11 +16,11 @@ from acp_agent.core.types import Json, ToolResult
 from acp_agent.output.sanitize import fence
 from acp_agent.text import (
     TAGS,
+    abbreviated,
     clip,
     defanged,
     fenced,
     lazy_regex,
-    limited,
     map_texts,
     measure,
     some_of,
@@ -220,7 +220,7 @@ def test_names_beyond_the_first_few_are_counted():
 
 
 def test_a_text_is_limited_with_an_ellipsis_behind_its_beginning():
-    assert (limited("abc", 3), limited("abcd", 3)) == ("abc", "abc…")
+    assert (abbreviated("abc", 3), abbreviated("abcd", 3)) == ("abc", "abc…")
 
 
 def test_every_text_of_a_json_value_is_changed_and_its_keys_if_wanted():
