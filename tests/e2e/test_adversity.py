@@ -68,7 +68,7 @@ async def test_a_folder_that_went_away_is_named_and_other_sessions_work(tmp_path
 
 
 async def test_without_a_shell_commands_fail_by_name_and_files_still_work(tmp_path):
-    async with editing(tmp_path, WORK, capabilities=NOTHING, environment={"PATH": ""}) as editor:
+    async with editing(tmp_path, WORK, capabilities=NOTHING, environment={"PATH": str(tmp_path / "empty")}) as editor:
         assert await editor.say(await editor.open(), "go") == "end_turn"
     command, write = editor.calls
     assert (command.status, write.status) == ("failed", "completed")

@@ -332,13 +332,16 @@ HOSTILE = [
 
 async def test_no_hook_that_allows_makes_a_hostile_command_run(tmp_path: Path):
     ended = list[list[Any]]()
+    turns = [HOSTILE[start : start + 4] for start in range(0, len(HOSTILE), 4)]  # a turn of equal refusals is stopped
     for name, hooks in (
         ("without", ""),
         ("with", "".join(hook(event, ALLOW) for event in ("pre_tool_use", "permission_denied"))),
     ):
         users(tmp_path / name, "hooks.toml", hooks)
-        async with aided(tmp_path / name, *map(bash, HOSTILE), "done", config=CONFIG) as (session, _, _):
-            await session.say("go")
+        steps = (step for turn in turns for step in (*map(bash, turn), "done"))
+        async with aided(tmp_path / name, *steps, config=CONFIG) as (session, _, _):
+            for _ in turns:
+                await session.say("go")
             records = [record for record in session.records if record["tool"] == "bash"]
             ended.append([(record["call"]["command"], record["gate"]) for record in records])
     assert ended[0] == ended[1]

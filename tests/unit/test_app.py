@@ -144,11 +144,16 @@ async def test_however_serving_ends_the_sessions_are_stored_and_everything_is_cl
 
 async def test_a_question_waits_until_the_updates_of_its_session_are_shown():
     log = list[Any]()
-    sessions = {"s": SimpleNamespace(transcript=Awaited(log, "transcript"))}
+    transcript = Awaited(log, "transcript")
+    sessions = {"s": SimpleNamespace(transcript=transcript)}
     app = made(_sessions=SimpleNamespace(find=sessions.get))
-    await app._shown("s")
-    await app._shown("unknown")
+    transcript.is_behind = True
+    waiting = app._shown("s")
+    assert waiting is not None
+    await waiting
     assert log == [("transcript.shown",)]
+    transcript.is_behind = False
+    assert app._shown("s") is app._shown("unknown") is None
 
 
 def test_the_end_of_a_process_is_reported_and_is_its_exit_code(monkeypatch: pytest.MonkeyPatch):
