@@ -151,7 +151,7 @@ _WELL_UNDER = 5 / 6  # of the soft threshold: clearing must reach this to be wor
 _MUCH = 0.1  # of the budget: what clearing must free so that it comes before a summary of the running turn
 _LOOK_AGAIN = 0.05  # of the budget: how much must be added before clearing is planned again
 _KEPT_ROUNDS = 2  # rounds whose outputs are not cleared, unless a summary is not enough
-_REFUSED = 3 / 4  # the part of a conversation, which the model refused as too long, that is sent again at most
+_REFUSED = 3 / 4  # of a conversation that the model refused as too long: the most that is sent again
 
 
 @frozen

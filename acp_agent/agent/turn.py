@@ -405,7 +405,7 @@ class _Turn:
         return None
 
     async def _cut_short(self, *, in_call: bool) -> StopReason | None:
-        """End the turn, as an answer reached the output limit. Return None if the model may try smaller calls."""
+        """Go on after a call that the output limit cut, so that the model tries a smaller one. Else end the turn."""
         self._history.repair(CUT_OFF)
         self._cut_off += 1
         if in_call and self._cut_off <= _MOST_CUT_OFF:
