@@ -13,6 +13,8 @@ _PASSED = lazy_regex(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suit
 _TICKS = frozenset("✓√✔")
 _FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
 _FAILED = lazy_regex(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
+_TROUBLE = lazy_regex(r"(?i:error|warn|fail|exception|reject)")
+_LEVEL = 2  # columns by which these runners indent what is in a suite
 
 
 class JavaScript:
@@ -72,11 +74,11 @@ class JavaScript:
             self._parsed.loose(line)
 
     def _drop_headings(self, passed: str) -> None:
-        """Drop the headings above a passed test: lines that are indented less than what is below them."""
+        """Drop the headings above a passed test: lines that are indented one level less than what is below them."""
         depth = _depth(passed)
-        while self._indented and (not self._indented[-1].strip() or _depth(self._indented[-1]) < depth):
-            line = self._indented.pop()
-            depth = _depth(line) if line.strip() else depth
+        while self._indented and (not self._indented[-1].strip() or _is_heading(self._indented[-1], depth)):
+            if self._indented.pop().strip():
+                depth -= _LEVEL
         self._close()
 
     def _detail(self, line: str) -> None:
@@ -98,6 +100,10 @@ class JavaScript:
             said = [line for line in self._failure[1:] if "rror" in line or "xpect" in line]
             self._parsed.fail(self._failure, said[:1])
         self._failure = []
+
+
+def _is_heading(line: str, below: int) -> bool:
+    return _depth(line) == below - _LEVEL and _TROUBLE.search(line) is None
 
 
 def _depth(line: str) -> int:

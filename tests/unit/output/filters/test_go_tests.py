@@ -149,3 +149,18 @@ def test_the_headings_above_passed_tests_go_with_them_and_what_a_test_printed_st
     assert not [line for line in shown.split("\n") if "✔" in line or line in ("  Router", "    .use", "    .param")]
     assert "    - is skipped" in shown
     assert "  4 passing (12ms)\n  1 pending\n[" in shown
+
+
+def test_an_indented_line_above_a_passed_test_that_is_no_heading_stays():
+    lines = (
+        "  Error: connect ECONNREFUSED 127.0.0.1:5432",
+        "  (node:12) UnhandledPromiseRejectionWarning: boom",
+        "  WARN deprecated option",
+        "  12:5  warning  unused variable  no-unused-vars",
+        "  The request failed",
+        "   three spaces are no level of a suite",
+    )
+    for line in lines:
+        text = f"  Router\n{line}\n    ✔ takes one\n    ✔ takes two\n\n  2 passing (12ms)\n\n"
+        shown = SUMMARY.apply(text, CommandRun("npx mocha", ("npx mocha",), 0)).text
+        assert line in shown.split("\n"), line
