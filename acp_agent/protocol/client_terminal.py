@@ -284,7 +284,7 @@ class EditorCommand:
         self._contained = settings.contain is not None and not request.unsandboxed
         self._on_output: OnOutput | None = None
         self._reading = anyio.Lock()
-        self._seen = ""
+        self._seen, self._seen_is_cut = "", False
         self._note = ""
         self._alone = False  # whether nothing of the command is left
         self._released = self._cancelled = False
@@ -412,7 +412,7 @@ class EditorCommand:
             answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
             is_cut = answer.truncated and not self._seen
             delta = _whole_words(answer.output) if is_cut else _delta(self._seen, answer.output)
-            self._seen = answer.output
+            self._seen, self._seen_is_cut = answer.output, answer.truncated
         await self._hand_over(delta)
 
     async def _hand_over(self, delta: str) -> None:
@@ -443,7 +443,7 @@ class EditorCommand:
             if self._seen:  # the end of a secret may be missing, and nobody would recognise its beginning
                 await self._hand_over(_delta(self._seen, answer.output))
         except RpcError as error:
-            text, truncated = self._seen, True
+            text, truncated = _whole_words(self._seen) if self._seen_is_cut else self._seen, True
             self._note += f"\n[the editor did not give the output: {visible(error.message)}]\n"
         output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
         return CommandOutcome(

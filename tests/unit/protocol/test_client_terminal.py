@@ -590,6 +590,29 @@ async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, 
     assert outcome.output.startswith("seen\n\n[the editor did not give the output: ")
 
 
+async def test_half_a_secret_with_which_a_cut_output_began_is_left_out_when_the_last_output_fails(
+    tmp_path: Path,
+) -> None:
+    for earlier in ([], [{"output": "sk-Xy7wYr4Ue6", "truncated": False}]):
+        cut = {"output": "Xy7wYr4Ue6 the rest\n", "truncated": True}
+        readings = iter([*earlier, cut])
+
+        async def seen(output: str) -> None:
+            if output.endswith("the rest\n"):
+                editing.answers["terminal/output"] = refuse(-32603)
+                editing.settle("terminal/wait_for_exit", {"exitCode": 3})
+
+        async with editor(
+            terminal_create={"terminalId": "t1"},
+            terminal_wait_for_exit=Editor.NEVER,
+            terminal_output=lambda _p, readings=readings: next(readings),
+        ) as editing:
+            command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+            outcome = await command.wait(seen)
+            await command.release()
+        assert outcome.output == "the rest\n\n[the editor did not give the output: no]\n"
+
+
 @pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
 async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tmp_path: Path, exit_answer: Any) -> None:
     async with editor(
