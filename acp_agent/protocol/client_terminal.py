@@ -200,9 +200,7 @@ class ProxyTerminal:
         """See Terminal. Raises ToolError if it is unknown whether the command started: it must not start twice."""
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
-        tree = ProcessTree(elsewhere=True)
-        if request.background and tree.new is not None:
-            tree.new.note_others()
+        tree = ProcessTree(elsewhere=True, long=request.background)
         prepared = await self._commands.prepare(request, tree.mark)
         params: JsonObject = {
             "sessionId": self._session_id,

@@ -275,6 +275,7 @@ class ProcessTree:
     grace       seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
     elsewhere   whether another program starts the shell, such as an editor in its terminal. Then only mark and tag tell
                 what belongs to the command; where this machine does not run it, nothing is found
+    long        whether it will surely run long. Then all other processes are listed before it starts
     limits      what it may take if it is contained
     new         the processes that began since, if any of them may be the command's; None where orphans become ours
     """
@@ -285,6 +286,7 @@ class ProcessTree:
         grace: float = _TERM_GRACE,
         table: ProcessTable | None = None,
         elsewhere: bool = False,
+        long: bool = False,
         limits: CommandLimits | None = None,
     ) -> None:
         self._grace = grace
@@ -294,7 +296,7 @@ class ProcessTree:
         self.tag = tag_of(self.mark)
         self._table = table or system_table()
         self._subreaper = is_subreaper() and not elsewhere
-        self.new = None if self._subreaper else NewProcesses(self._table, known=elsewhere)
+        self.new = None if self._subreaper else NewProcesses(self._table, known=elsewhere and not long)
         self._pidfds = pidfd_works()
         self._own_session = os.getsid(0)
         self._signalled: set[int] = set()

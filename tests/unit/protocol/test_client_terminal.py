@@ -20,6 +20,7 @@ from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.session.toolset.backends import CompositeTerminal
+from acp_agent.workspace.processes import table
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
@@ -121,6 +122,17 @@ async def test_a_background_command_has_no_time_limit(tmp_path: Path) -> None:
         await command.release()
     assert "terminal/kill" not in editing.methods
     assert not outcomes[0].timed_out
+
+
+async def test_a_background_command_looks_at_no_process_that_was_there_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with editor(**HAPPY) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("serve", "/w", background=True))
+        monkeypatch.setattr(table, "_SOON", -1.0)  # long after
+        assert command._tree.new is not None
+        assert os.getpid() not in command._tree.new.pids()
+        await command.release()
 
 
 async def test_a_folder_with_special_characters_makes_the_command_an_argument(tmp_path: Path) -> None:
