@@ -23,6 +23,7 @@ from acp_agent.core.editor import TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import tag_of
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.log import Log
 from acp_agent.protocol import wire
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
@@ -32,6 +33,7 @@ from acp_agent.workspace.processes.environment import GIT_SETTING
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.tree import ProcessTree
 
+_log = Log(__name__)
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _UNSET = "ACP_AGENT_UNSET"
 _ENVIRONMENT = {
@@ -377,15 +379,20 @@ class EditorCommand:
     async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit and return its status. Meanwhile, pass on the output. Raises RpcError."""
         loop, polling = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-        timer = loop.call_later(_FIRST_PAUSE, lambda: polling.append(loop.create_task(self._poll())))
+
+        def begin() -> None:
+            polling.append(loop.create_task(self._poll()))
+            polling[0].add_done_callback(self._poll_ended)
+
+        timer = loop.call_later(_FIRST_PAUSE, begin)
         try:
             return await self._wait_for_exit(self._timeout)
         finally:
             timer.cancel()
             for task in polling:
                 task.cancel()
-                with anyio.CancelScope(shield=True), contextlib.suppress(asyncio.CancelledError):
-                    await task
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([task])
 
     async def _wait_for_exit(self, timeout: float | None = None) -> wire.ExitStatus:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target, timeout=timeout))
@@ -401,6 +408,12 @@ class EditorCommand:
                 return  # the final reading reports it
             pause = min(2 * pause, _LONGEST_PAUSE)
             await anyio.sleep(pause)
+
+    def _poll_ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # the command goes on, and how it ends counts
+            _log.error("output of a command not passed on", exc_info=error)
+            self._on_output = None
 
     async def _read(self) -> None:
         """Hand over the output that is new. Raises RpcError."""

@@ -16,6 +16,7 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.editor import ContainedCommand, TerminalSettings
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.secrets import Redact, verbatim
+from acp_agent.log import Log
 from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import EditorPaths
 from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
@@ -623,6 +624,34 @@ async def test_half_a_secret_with_which_a_cut_output_began_is_left_out_when_the_
             outcome = await command.wait(seen)
             await command.release()
         assert outcome.output == "the rest\n\n[the editor did not give the output: no]\n"
+
+
+async def test_output_that_nobody_takes_does_not_replace_how_the_command_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged, taken = list[str](), list[str]()
+
+    class Logged(Log):
+        def error(self, event: str, **fields: object) -> None:
+            logged.append(f"{event}: {fields['exc_info']}")
+
+    monkeypatch.setattr(client_terminal, "_log", Logged(""))
+
+    async def take(output: str) -> None:
+        taken.append(output)
+        editing.settle("terminal/wait_for_exit", {"exitCode": 3})
+        raise OSError("no room")
+
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output=lambda _p: {"output": "one\ntwo\n" if taken else "one\n", "truncated": False},
+    ) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        outcome = await command.wait(take)
+        await command.release()
+    assert (outcome.exit_code, outcome.output, taken) == (3, "one\ntwo\n", ["one\n"])
+    assert logged == ["output of a command not passed on: no room"]
 
 
 @pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
