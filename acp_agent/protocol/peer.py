@@ -259,19 +259,19 @@ class Peer:
         Raises the editor's RpcError, ClientTimeout, or ConnectionLost. If the editor cancels the calling task and then
         sends the response, the response counts as late, even if both are read at once.
 
-        timeout    seconds; None waits without a limit
+        timeout    seconds for earlier updates and the answer together; None waits without a limit
         withdraw   send `$/cancel_request` after a timeout; editors that do not know it ignore it
         recall     send `$/cancel_request` also if the calling task is cancelled
         on_late    called with a result that arrives after the timeout or cancellation; without it, it is dropped
         """
-        await self._wait_before(method, params, timeout)
+        left = await self._wait_before(method, params, timeout)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         request_id = self._new_id()
         pending = self._pending[request_id] = _Pending(asyncio.Event())
         self._post(method, params, request_id)
-        if timeout is not None:  # a scope of anyio takes ten times as long as a timer
-            pending.timer = asyncio.get_running_loop().call_later(timeout, pending.done.set)
+        if left is not None:  # a scope of anyio takes ten times as long as a timer
+            pending.timer = asyncio.get_running_loop().call_later(left, pending.done.set)
         try:
             await pending.done.wait()
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -297,16 +297,20 @@ class Peer:
         if withdraw and not self._ended:
             self._post("$/cancel_request", {"requestId": request_id}, None)
 
-    async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
-        """Wait until earlier updates of the session are sent. Raises ClientTimeout, since the editor may not read."""
+    async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> float | None:
+        """Wait until earlier updates of the session are sent. Return the seconds that are left of `timeout`.
+
+        Raises ClientTimeout, since the editor may not read.
+        """
         session_id = params.get("sessionId")
         waiting = self._before_request(session_id) if isinstance(session_id, str) else None
         if waiting is None:
-            return
+            return timeout
         with anyio.move_on_after(timeout) as limit:
             await waiting
         if limit.cancelled_caught:
             raise ClientTimeout(method, timeout or 0)
+        return None if timeout is None else limit.deadline - anyio.current_time()
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""

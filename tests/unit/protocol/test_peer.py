@@ -218,6 +218,29 @@ async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_sh
         other.send(id=question["id"], result={})
 
 
+async def test_a_request_has_one_time_limit_for_earlier_updates_and_its_answer() -> None:
+    shown, late = anyio.Event(), list[Json]()
+
+    async def wait(_session: str) -> None:
+        await shown.wait()
+
+    async with connected({"echo": echo}, before_request=wait) as (peer, other), anyio.create_task_group() as tasks:
+
+        async def ask() -> None:
+            with pytest.raises(ClientTimeout, match="within 60 s"):
+                await peer.request("about/it", {"sessionId": "s"}, timeout=60, on_late=late.append)
+
+        tasks.start_soon(ask)
+        await all_tasks_blocked()
+        pass_time(59)
+        shown.set()
+        question = await other.receive()
+        pass_time(2)
+        await all_tasks_blocked()
+        other.send(id=question["id"], result="too late")
+    assert late == ["too late"]
+
+
 async def test_a_request_behind_updates_waits_for_them_as_long_as_it_may() -> None:
     shown = anyio.Event()
 
