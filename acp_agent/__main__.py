@@ -15,6 +15,8 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import time
 from collections.abc import Sequence
 
+from acp_agent import limit_path
+
 _LAST_NS = 2**63 - 1
 
 
@@ -22,9 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `acp-agent ARGV...`, by default with the process's own arguments, and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _limit_clock()
-    _limit_path()
     if argv is None and sys.getfilesystemencoding() != "utf-8":
         _start_with_utf8()
+    limit_path()
     try:
         if arguments in ([], ["acp"]):
             from acp_agent import boot
@@ -40,13 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _start_with_utf8() -> None:
     """Start this process anew in UTF-8 mode, since the locale cannot encode the names of all files and commands."""
     os.execv(sys.executable, [sys.executable, "-X", "utf8=1", *sys.orig_argv[1:]])  # noqa: S606 - the same program
-
-
-def _limit_path() -> None:
-    """Leave out the folders of PATH that depend on the current folder: a project's own `git` would run from there."""
-    folders = os.environ.get("PATH")
-    if folders is not None:  # an empty PATH means the current folder
-        os.environ["PATH"] = os.pathsep.join(filter(os.path.isabs, folders.split(os.pathsep))) or os.defpath
 
 
 def _limit_clock() -> None:

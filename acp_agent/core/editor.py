@@ -74,6 +74,7 @@ class TerminalSettings:
     request_timeout   seconds the editor may take to answer a request
     watchdog          ends what runs in the editor's terminals if this process is killed
     redact            removes secrets from the title of a terminal
+    path              the PATH of commands, or None for that of the editor
     contain           returns a command within the session's sandbox, with further variables; None without a sandbox.
                       It blocks. Raises OSError if the sandbox cannot be built
     contain_now       does the same without blocking, or returns None if it would block. None without a sandbox
@@ -88,6 +89,7 @@ class TerminalSettings:
     request_timeout: float
     watchdog: CommandWatch
     redact: Redact
+    path: str | None = None
     contain: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand] | None = None
     contain_now: Callable[[CommandRequest, Mapping[str, str]], ContainedCommand | None] | None = None
     background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object] | None = None

@@ -92,6 +92,8 @@ class TerminalCommands:
         hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
         variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
+        if settings.path is not None:
+            variables["PATH"] = settings.path
         self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
 
     async def prepare(self, request: CommandRequest, mark: str) -> PreparedCommand:

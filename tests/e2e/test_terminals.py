@@ -1,5 +1,6 @@
 """Commands: in the editor's terminal where there is one, in a process of the agent's where there is none."""
 
+import os
 import re
 from functools import partial
 
@@ -111,6 +112,16 @@ async def test_a_terminal_of_the_editor_gets_none_of_the_agents_keys_from_us(tmp
     keys = {name: value for name, value in given.items() if "ACP_AGENT" in name or name.endswith("KEY")}
     assert keys.pop("ACP_AGENT_UNSET").split() == sorted(name for name, value in given.items() if not value)
     assert set(keys.values()) == {""}
+
+
+@pytest.mark.parametrize("relative", ["", "node_modules/.bin:"])
+async def test_a_terminal_of_the_editor_gets_a_path_only_where_ours_had_relative_folders(tmp_path, relative):
+    path = os.pathsep.join(filter(os.path.isabs, os.environ["PATH"].split(os.pathsep)))
+    script, environment = [uses(("bash", {"command": "true"})), says("ok")], {"PATH": relative + path}
+    async with editing(tmp_path, script, environment=environment) as editor:
+        await editor.say(await editor.open(), "run")
+    (create,) = editor.requests("terminal/create")
+    assert [each["value"] for each in create["env"] if each["name"] == "PATH"] == ([path] if relative else [])
 
 
 async def test_a_client_that_has_no_terminals_after_all_is_fallen_back_from_once_with_a_notice(tmp_path):

@@ -55,9 +55,11 @@ def test_no_program_is_searched_for_in_the_current_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str, left: str
 ) -> None:
     monkeypatch.setenv("PATH", given)
+    monkeypatch.setattr(acp_agent, "path_limited", False)
     with pytest.raises(SystemExit):
         main(["--version"])
     assert os.environ["PATH"] == left
+    assert acp_agent.path_limited is (left != given)
     assert capsys.readouterr().err == ""
 
 

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 from anyio import to_thread
 
+import acp_agent
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.backends import (
@@ -216,6 +217,8 @@ class SessionBackends:
                 request_timeout=acp.request_timeout_secs,
                 watchdog=self._watchdog,
                 redact=self._redact,
+                # The editor has the PATH that this process was started with.
+                path=os.environ.get("PATH") if acp_agent.path_limited else None,
                 contain=self.sandbox.shell_text if self.sandbox is not None and reaches else None,
                 contain_now=self.sandbox.shell_text_now if self.sandbox is not None and reaches else None,
                 background=self.clean_ups.start,
