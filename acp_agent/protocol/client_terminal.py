@@ -288,6 +288,7 @@ class EditorCommand:
         self._reading = anyio.Lock()
         self._seen, self._seen_is_cut = "", False
         self._note = ""
+        self._finishing = False  # whether what is left is being ended, although the editor still waits
         self._alone = False  # whether nothing of the command is left
         self._released = self._cancelled = False
 
@@ -354,12 +355,17 @@ class EditorCommand:
         while living and self._background:
             await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
             living = await to_thread.run_sync(self._left_over)
-        if living and (ended := await to_thread.run_sync(self._tree.finish)):
-            self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
+        if living:
+            await to_thread.run_sync(self._finish)
         self._alone = True
         await self._look_after()
         if self._background:
             await self.refresh()
+
+    def _finish(self) -> None:
+        """End what is left, and note how many processes that were. It blocks."""
+        if ended := self._tree.finish():
+            self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
 
     def _left_over(self) -> list[int]:
         """Return the processes that the shell has left running. If there are none, call `afterwards`. It blocks."""
@@ -392,7 +398,8 @@ class EditorCommand:
         finally:
             timer.cancel()
             for task in polling:
-                task.cancel()
+                if not self._finishing:
+                    task.cancel()
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait([task])
 
@@ -408,6 +415,11 @@ class EditorCommand:
                 await self._read()
             except RpcError:
                 return  # the final reading reports it
+            # Some editors wait for the end of the command's output, which bubblewrap holds open for what is left.
+            if self._contained and await to_thread.run_sync(self._tree.left_behind):
+                self._finishing = True
+                await to_thread.run_sync(self._finish)
+                return
             pause = min(2 * pause, _LONGEST_PAUSE)
             await anyio.sleep(pause)
 

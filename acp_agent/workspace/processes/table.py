@@ -105,6 +105,10 @@ class ProcessTable(Protocol):
         """Return whether a process or thread may be in a namespace of processes below this one."""
         ...
 
+    def leads_sandbox(self, pid: int) -> bool:
+        """Return whether a process surely is the first one of a namespace that bubblewrap has made."""
+        ...
+
 
 def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
     """Return the processes and everything below them, parents before their children."""
@@ -179,6 +183,12 @@ class LinuxProcessTable:
     def is_nested(self, pid: int) -> bool:
         _, _, numbers = _read(f"/proc/{pid}/status").partition(b"\nNSpid:")
         return len(numbers.partition(b"\n")[0].split()) != 1
+
+    def leads_sandbox(self, pid: int) -> bool:
+        status = _read(f"/proc/{pid}/status")
+        _, _, numbers = status.partition(b"\nNSpid:")
+        own = numbers.partition(b"\n")[0].split()
+        return status.startswith(b"Name:\tbwrap\n") and len(own) > 1 and own[-1] == b"1"
 
 
 def _read(path: str) -> bytes:
@@ -275,6 +285,10 @@ class PsutilProcessTable:
     def is_nested(self, pid: int) -> bool:
         del pid  # psutil does not tell
         return True
+
+    def leads_sandbox(self, pid: int) -> bool:
+        del pid  # psutil does not tell
+        return False
 
 
 @cache

@@ -302,7 +302,7 @@ class ProcessTree:
         self._signalled: set[int] = set()
         self._sessions: set[int] = set()
         self._leader = 0
-        self._keepers = 0
+        self._keepers = self._outer = 0
         self._first = 0
         self._pipes = frozenset[int]()
 
@@ -340,6 +340,22 @@ class ProcessTree:
             if members or len(gone) == known:
                 return members
         return []
+
+    def left_behind(self) -> bool:
+        """Return whether a contained command has ended elsewhere, while processes in its namespace live.
+
+        Then the parent of the namespace's first process is older than the command. It is False in doubt.
+        """
+        outer = self._table.status(self._outer)
+        if outer is not None and not outer.zombie:
+            return False
+        found = {pid: self._table.status(pid) for pid in self.living()}
+        tops = [status for status in found.values() if status is not None and status.parent not in found]
+        self._outer = next((top.pid for top in tops if not self._table.leads_sandbox(top.pid)), 0)
+        new = set[int]() if self.new is None else self.new.pids()
+        parents = {top.parent for top in tops}
+        older = bool(new and parents) and parents.isdisjoint({0, *new})
+        return older and not self._outer and all(self._table.mark(pid) != self.mark for pid in parents)
 
     def _look(self, gone: set[int]) -> list[int]:
         """Return the living processes that one look finds. Add those that have ended by now to `gone`."""

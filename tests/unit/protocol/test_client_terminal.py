@@ -25,6 +25,7 @@ from acp_agent.workspace.processes import table
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import CommandWatchdog
+from acp_agent.workspace.sandbox.bubblewrap import bubblewrap
 from tests.rows import each_row
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
 from tests.unit.protocol.wires import connected
@@ -400,6 +401,43 @@ async def test_a_command_is_looked_after_once_when_nothing_of_it_is_left(tmp_pat
         assert len(looks) == 1
         await jobs[0]()
     assert looks[1:] == [(False, "terminal/kill")]
+
+
+@pytest.mark.skipif(not bubblewrap(), reason="needs bubblewrap")
+async def test_an_editor_that_waits_for_the_end_of_a_pipe_sees_the_end_of_a_command_with_left_overs(
+    tmp_path: Path,
+) -> None:
+    outer = list[subprocess.Popen[bytes]]()
+    walls = [bubblewrap(), "--unshare-pid", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "sh", "-c"]
+
+    def contain(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        return ContainedCommand(f"exec {shlex.join([*walls, request.command])}")
+
+    def create(params: dict[str, Any]) -> Any:
+        environment = {**os.environ, **{each["name"]: each["value"] for each in params["env"]}}
+        words = [params["command"], *params["args"]]
+        outer.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE))
+        return {"terminalId": "t1"}
+
+    async def until_the_pipe_ends(editing: Editor) -> None:
+        await settled(editing, 2)
+        with outer[0] as process:
+            assert process.stdout is not None
+            printed.append(await anyio.to_thread.run_sync(process.stdout.read))
+        editing.settle("terminal/wait_for_exit", {"exitCode": process.returncode})
+
+    settings = TerminalSettings("exec", str, "bash", (), 20, 1, CommandWatchdog(), verbatim, contain=contain)
+    printed = list[bytes]()
+    async with editor(**{**HAPPY, "terminal_create": create}, terminal_kill={}) as editing:
+        editing.answers["terminal/wait_for_exit"] = Editor.NEVER
+        terminal = ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings)
+        command = await terminal.start(CommandRequest("nohup sleep 1000 >/dev/null 2>&1 & echo hi; exit 3", "/w"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(until_the_pipe_ends, editing)
+            outcome = await command.wait(quiet)
+        await command.release()
+    assert (outcome.exit_code, outcome.timed_out, printed) == (3, False, [b"hi\n"])
+    assert "ended with the command]" in outcome.output
 
 
 async def test_a_thread_builds_the_walls_only_where_they_are_not_built_at_once(tmp_path: Path) -> None:

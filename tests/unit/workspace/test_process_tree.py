@@ -3,7 +3,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -341,6 +341,90 @@ def test_a_process_in_a_namespace_is_told_from_others():
         for pid in below[1:]:
             os.kill(pid, signal.SIGKILL)
     assert table.is_nested(2**22 + 1), "of a process that is gone nothing is known"
+
+
+@linux_only
+@pytest.mark.skipif(not bubblewrap(), reason="needs bubblewrap")
+@pytest.mark.parametrize("late", [False, True])
+def test_left_overs_of_a_contained_command_elsewhere_are_known_only_when_its_shell_has_ended(late: bool):
+    lists = list[int]()
+
+    class Counted(LinuxProcessTable):
+        def pids(self) -> list[int]:
+            lists.append(1)
+            return super().pids()
+
+    tree = ProcessTree(table=Counted(), elsewhere=True, long=late)
+    script = "sleep 1000 <&- >&- & env -i sleep 1000 <&- >&- & echo; read line; exit 3"
+    command = [
+        bubblewrap(),
+        "--unshare-pid",
+        "--bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "sh",
+        "-c",
+        script,
+    ]
+    pipe = subprocess.PIPE
+    environment = {**os.environ, MARK: tree.mark}
+    with subprocess.Popen(
+        ["sh", "-c", '"$@"; exit $?', "sh", *command], env=environment, stdin=pipe, stdout=pipe
+    ) as outer:
+        assert not tree.left_behind()
+        outer.stdout.readline()
+        assert tree.living()
+        assert not tree.left_behind()
+        lists.clear()
+        assert not tree.left_behind()
+        assert not lists, "one look at the outer process is enough"
+        outer.stdin.close()
+        assert outer.wait() == 3
+        assert tree.living()
+        assert tree.left_behind()
+        tree.end(0)
+        assert not tree.left_behind()
+
+
+@linux_only
+@pytest.mark.skipif(not bubblewrap(), reason="needs bubblewrap")
+def test_a_namespace_whose_parent_began_with_the_command_or_has_its_mark_is_not_left_behind():
+    own = os.getpid()
+    tree = ProcessTree(elsewhere=True, long=True)
+    command = [bubblewrap(), "--unshare-pid", "--bind", "/", "/", "sh", "-c", "echo; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as outer:
+        outer.stdout.readline()
+        (first,) = LinuxProcessTable().children(outer.pid)
+
+        class Seen(LinuxProcessTable):
+            """The real table, in which only the first process of the namespace has the mark, and perhaps its parent."""
+
+            def __init__(self, *marked: int, others: Sequence[int]) -> None:
+                super().__init__()
+                self.marked, self.others, self.listed = marked, others, False
+
+            def mark(self, pid: int) -> str | None:
+                return tree.mark if pid in self.marked else None
+
+            def pids(self) -> list[int]:
+                if not self.listed:
+                    self.listed = True
+                    return [*self.others]
+                return [own, outer.pid, first]
+
+        def left_behind(*marked: int, others: Sequence[int]) -> bool:
+            other = ProcessTree(table=Seen(*marked, others=others), elsewhere=True, long=True)
+            other.mark = tree.mark
+            return other.left_behind()
+
+        assert left_behind(first, others=[own, outer.pid]), "its parent seems to be an older process"
+        assert not left_behind(first, others=[own])
+        assert not left_behind(first, outer.pid, others=[own, outer.pid])
+        outer.stdin.close()
 
 
 @linux_only
