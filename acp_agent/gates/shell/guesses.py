@@ -191,14 +191,11 @@ class Guesses:
             case "unset":
                 self.unset(*args)
             case _ if name in _READERS_OF_INPUT:
-                names = [word for word in args if word.isidentifier()]
                 read = dict.fromkeys(map(kept, (stdin.strip(), *stdin.split())))
-                if len(names) == 1:  # it gets whole lines; of too many lines it has the words
-                    lines = {**read, **dict.fromkeys(kept(line.strip()) for line in stdin.splitlines())}
-                    read = lines if len(lines) <= MAX_VALUES else read
                 values = [*read][: MAX_VALUES + 1]  # one too many marks the text as unread
-                for variable in names:
-                    self.learn(variable, values)
+                for word in args:
+                    if word.isidentifier():
+                        self.learn(word, values)
             case _ if name in _DECLARERS:
                 words = _SEPARATOR.split(" ".join(args).translate(_QUOTES)) if name == "eval" else args
                 for variable, equals, value in (word.partition("=") for word in words):

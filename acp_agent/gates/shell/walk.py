@@ -31,12 +31,6 @@ _WORDS = frozenset(
     )
 )  # fmt: skip
 
-_READING = frozenset(("while_statement", "for_statement", "if_statement", "compound_statement", "subshell"))
-_READ = re.compile(r"\b(?:read|mapfile|readarray)\b([^\n;&|<>]*)")
-
-MAX_AHEAD = 100
-"""The most words of what a construct such as a loop reads that are taken for the values of a variable in it."""
-
 MAX_COMMANDS = 1000
 """The most simple commands of one text that are read. A text with more counts as unread."""
 
@@ -225,10 +219,6 @@ class Walk:
         """Visit a statement and its redirections, which belong to the last command in it."""
         before = len(self.candidates)
         redirects = [child for child in node.children if child.type.endswith("_redirect")]
-        body = node.children[0]
-        if body.type in _READING and self.guesses.known and _reads_lines(self.parsed.text(body)):
-            for each in map(self._input, redirects):
-                self.guesses.feed(each if len(each.split()) <= MAX_AHEAD else "")
         for child in node.children:
             if not child.type.endswith("_redirect"):
                 self._visit(child, depth + 1)
@@ -248,29 +238,13 @@ class Walk:
                 self._heredoc(candidate, node, depth)
             case "herestring_redirect":
                 self.constructs.add(Construct.HERE_STRING)
-                candidate.feed(self._input(node))
+                words = [pieces(self.parsed, child) for child in node.children if child.type in _WORDS]
+                candidate.feed("".join(f"{' '.join(form)}\n" for form in self.guesses.forms(*words)))
                 self.guesses.feed(candidate.stdin)
                 for child in node.children:
                     self._inside(child, depth + 1)
             case _:
                 self._file(candidate, node, depth)
-
-    def _input(self, node: Node) -> str:
-        """Return the text that a redirection gives to a command, with the values of its variables."""
-        body = next((child for child in node.children if child.type == "heredoc_body"), None)
-        words = [pieces(self.parsed, child) for child in node.children if child.type in _WORDS]
-        if body is not None:
-            text = heredoc_text(self.parsed, node, body)
-            if is_literal(self.parsed, node):
-                return text
-            forms = self.guesses.forms(here_text(self.parsed, body))
-            together = "\n".join(dict.fromkeys((text, *map(" ".join, forms))))
-            return together if len(together) <= max(MAX_FED_TEXT, len(text)) else text + CUT
-        if node.type == "herestring_redirect":
-            return "".join(f"{' '.join(form)}\n" for form in self.guesses.forms(*words))
-        if any(child.type == "<" for child in node.children):
-            return "\n".join(self.guesses.written(" ".join(form)) for form in self.guesses.forms(*words[:1]))
-        return ""
 
     def _file(self, candidate: Candidate, node: Node, depth: int) -> None:
         """Add `2>file` to a command, and the words after the file, which bash passes to the command."""
@@ -312,7 +286,12 @@ class Walk:
     def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
-            candidate.feed(self._input(node))
+            text = heredoc_text(self.parsed, node, body)
+            if not is_literal(self.parsed, node):
+                forms = self.guesses.forms(here_text(self.parsed, body))
+                together = "\n".join(dict.fromkeys((text, *map(" ".join, forms))))
+                text = together if len(together) <= max(MAX_FED_TEXT, len(text)) else text + CUT
+            candidate.feed(text)
             self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:
@@ -376,9 +355,3 @@ class Walk:
             self.guesses.learn(own, [*texts, *parts])
             self.guesses.learn_slices(own, [*rests, *texts])
         return [f"{self.parsed.text(name)}={text}" for text in texts]
-
-
-def _reads_lines(text: str) -> bool:
-    """Return whether the commands of a construct read into one variable each. Of several, too many values combine."""
-    found = [sum(word.isidentifier() for word in call.split()) for call in _READ.findall(text)]
-    return bool(found) and max(found) <= 1

@@ -212,38 +212,6 @@ def test_an_unknown_descriptor_is_no_reason_to_refuse():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "while read l; do $l; done <<E\nls\nrm -rf /\nE",
-        "while IFS= read -r l; do eval \"$l\"; done <<'E'\nls\nsudo ls\nE",
-        "until read l; do $l; done <<E\nsudo ls\nE",
-        "{ read l; $l; } <<< 'rm -rf /'",
-        "(read l; read m; $m) <<E\nls\nrm -rf /\nE",
-        "if read l; then $l; fi <<E\nrm -rf /\nE",
-        "echo 'rm -rf /' > f; while read l; do $l; done < f",
-        "printf 'ls\\nrm -rf /\\n' | while read l; do $l; done",
-        "x='rm -rf /'; while read l; do $l; done <<E\n$x\nE",
-        "{ mapfile -t l; ${l[1]}; } <<E\nls\nrm -rf /\nE",
-        "while read l; do while read m; do $m; done <<F\n$l\nF\ndone <<E\nrm -rf /\nE",
-    ],
-)
-def test_each_line_that_a_construct_reads_may_be_run(text: str):
-    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
-
-
-@pytest.mark.parametrize("lines", [3, 60, 400])
-def test_a_construct_that_reads_many_lines_is_not_refused(lines: int):
-    body = "\n".join(f"src/a{number} dst/b{number} 644" for number in range(lines))
-    for loop in (
-        "while read l; do rm -rf build/$l; done",
-        "while read a b c; do install -m $c $a $b; done",
-        "while read -r a b; do git clone $a $b; done",
-        "{ read l; echo $l; }",
-    ):
-        assert judge(ShellText(f"{loop} <<E\n{body}\nE"), DEFAULT) == Allow(), loop
-
-
-@pytest.mark.parametrize(
     "call",
     [
         'less "+!$x$y ls"',
@@ -598,3 +566,17 @@ def test_a_command_of_a_group_that_asks_is_asked_about_also_beside_a_harmless_su
     asked = Ask("belongs to the group package_install: npm install")
     for text, verdict in (("npm install x", asked), ('npm install "$(date)"', asked), ("npm ls", Allow())):
         assert judge(ShellText(text), policy) == verdict, text
+
+
+@pytest.mark.parametrize("lines", [3, 60, 400])
+def test_a_loop_over_many_lines_is_not_refused_whatever_it_makes_of_them(lines: int):
+    body = "\n".join(f"a{number}=b{number}" for number in range(lines))
+    for loop in (
+        "while read l; do rm -rf build/$l; done",
+        "while read a b c; do install -m $c $a $b; done",
+        "while read l; do k=${l%%=*}; v=${l#*=}; f=conf/$k.$v; mkdir -p $f; echo $k $v > $f/x; done",
+        "while read p; do d=out/$p; t=$d/tmp; mkdir -p $t; cp $p $t; mv $t/$p $d; rm -r $t; done",
+        "while read f; do o=${f%.c}.o; cc -c $f -o $o; done",
+        "{ read l; echo $l; }",
+    ):
+        assert judge(ShellText(f"{loop} <<E\n{body}\nE"), DEFAULT) == Allow(), loop

@@ -407,7 +407,6 @@ LIMITS = {
     "shell.reading.MAX_READINGS": REFUSED,
     "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.syntax.MAX_PIPES": REFUSED,
-    "shell.walk.MAX_AHEAD": OTHERWISE,  # a guess: what a loop reads from a file is not known either
     "shell.walk.MAX_COMMANDS": REFUSED,
     "shell.words.MAX_BRACES": REFUSED,
     "shell.words.MAX_CHOICES": OTHERWISE,  # only numbers are left out, of which each is taken at least once
