@@ -210,6 +210,7 @@ class Session:
         self.options = options
         self.choices = choices
         self.active = replace(options)
+        self._granted: SessionOptions | None = None  # what the running turn may do without the limits of an agent
         self.languages: SharedLanguages | None = None
         self.resident = True
         self.turns = TurnSlot()
@@ -256,7 +257,8 @@ class Session:
             return self._engine
 
     async def ready(self) -> None:
-        """Make sure that the session may have an engine. Raises RequestError."""
+        """Make sure, for a new turn, that the session may have an engine. Raises RequestError."""
+        self._granted = None
         await self._dependencies.resume(self)
 
     def redact(self, text: str) -> str:
@@ -484,7 +486,9 @@ class Session:
             self.notices.warn(stricter)
         if options != self.options:
             self.options = options
-            self.activate_options()
+            if self._granted is not None:  # the running turn follows the configuration, but no looser choice
+                self._granted, _ = resumed_options(loaded, self._granted)
+            self._limit()
             self.post_mode()
             self.post_options()
 
@@ -494,29 +498,37 @@ class Session:
 
     def activate_options(self) -> None:
         """Put the user's options in force. Call it when a turn begins or while none runs."""
-        active = replace(self.options, mode=tighter(self.options.mode, self._loosest))
+        self._granted = replace(self.options)
+        self._limit()
+
+    def _limit(self) -> None:
+        """Put in force what the running turn was granted, or the user's options, within the limits of the agent."""
+        active = self._under_agent(self._granted if self._granted and self.turns.busy else self.options)
         if self._reads_only:
             active = replace(active, mode=Mode.ASK, auto_approve=AutoApprove.SUGGEST)
         self.active.copy_from(active)  # the gates share this object
 
+    def _under_agent(self, options: SessionOptions) -> SessionOptions:
+        return replace(options, mode=tighter(options.mode, self._loosest))
+
     async def apply_choice(self) -> None:
         """Put a stricter mode or approval level in force for the rest of the running turn.
 
-        A looser one counts from the next turn, and the user is told so.
+        A looser one counts from the next turn, and the user is told so, unless the session's agent does not allow it.
         """
-        if not self.turns.busy:
+        if not self.turns.busy or self._granted is None:
             return
-        active, chosen = self.active, self.options
-        active.copy_from(active.tightened(chosen))
-        if active.freedom is not chosen.freedom:
-            new, old = FREEDOMS[chosen.freedom][0], FREEDOMS[active.freedom][0]
-            told = f"{new} counts from your next prompt on; this turn goes on as {old}."
+        self._granted = replace(self._granted.tightened(self.options), chosen=self.options.chosen)
+        self._limit()
+        then, now = self._under_agent(self.options).freedom, self.active.freedom
+        if then is not now:
+            told = f"{FREEDOMS[then][0]} counts from your next prompt on; this turn goes on as {FREEDOMS[now][0]}."
             await self.emit(Notice(Severity.INFO, told))
 
     def narrow(self, mode: Mode, tools: Selection | None) -> None:
         """Limit the session to this mode and these tools, those of the agent to which it was handed over."""
         self._loosest, self.agent_tools = mode, tools
-        self.activate_options()
+        self._limit()
 
     def hand_over(self, agent: str) -> None:
         """Store the name of the agent to which the session is handed over; empty for the session's own agent."""
@@ -527,12 +539,12 @@ class Session:
     def reading_only(self) -> Generator[None]:
         """Allow the running turn only to read and search, even if the user changes the options meanwhile."""
         self._reads_only = True
-        self.activate_options()
+        self._limit()
         try:
             yield
         finally:
             self._reads_only = False
-            self.activate_options()
+            self._limit()
 
     @contextmanager
     def limited_to(self, tools: tuple[str, ...] | None) -> Generator[None]:

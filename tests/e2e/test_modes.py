@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from tests.fakes import editor as editors
+from tests.fakes.answers import Call
 from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
@@ -219,5 +220,49 @@ async def test_a_looser_mode_waits_for_the_next_prompt_and_the_user_is_told(tmp_
         assert editor.told.count("Full counts from your next prompt on; this turn goes on as Ask first.") == 1
         assert editor.told.count("Edit freely counts from your next prompt on") == 1
         held.write_line()
+        await editor.say(session, "again")
+        assert len(editor.requests("session/request_permission")) == 2
+
+
+FULL_LATER = "Full counts from your next prompt on; this turn goes on as Ask first."
+
+
+async def test_a_looser_mode_chosen_while_the_projects_files_are_asked_about_waits_for_the_next_prompt(tmp_path):
+    async with editing(tmp_path, {"go": [*RUN[:1], *WRITE], "again": RUN}) as editor:
+        skill = editor.workspace / ".acp-agent" / "skills" / "greet" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text("---\nname: greet\ndescription: Greet\n---\nGreet.\n")
+        session = await editor.open()
+
+        async def choose_meanwhile(call: Call) -> None:
+            if len(editor.requests("session/request_permission")) == 1:
+                await editor.ask("session/set_mode", {"sessionId": session, "modeId": "full-auto"})
+            await call.serve()
+
+        editor.overrides["session/request_permission"] = choose_meanwhile
+        await editor.say(session, "go")
+        asked = editor.requests("session/request_permission")
+        assert "skill greet" in str(asked[0])
+        assert len(asked) == 3, "the command and the file are asked about, too"
+        assert editor.told.count(FULL_LATER) == 1
+        await editor.say(session, "again")
+        assert len(editor.requests("session/request_permission")) == 3
+
+
+async def test_handing_back_within_a_turn_puts_no_looser_mode_in_force(tmp_path):
+    back = uses(("handoff", {"agent": "back", "message": "go on"}))
+    config = "[agents]\nhandoff = true\n"
+    async with editing(tmp_path, {"go": [*RUN[:1], back, *WRITE], "again": WRITE}, config=config) as editor:
+        session = await editor.open()
+
+        async def choose_meanwhile(call: Call) -> None:
+            await editor.ask("session/set_mode", {"sessionId": session, "modeId": "full-auto"})
+            await call.serve()
+
+        editor.overrides["session/request_permission"] = choose_meanwhile
+        await editor.say(session, "go")
+        assert "Nothing was handed over." in editor.calls[1].text
+        assert len(editor.requests("session/request_permission")) == 2
+        assert editor.told.count(FULL_LATER) == 1
         await editor.say(session, "again")
         assert len(editor.requests("session/request_permission")) == 2

@@ -1,5 +1,6 @@
 """Sessions that are evicted, resumed and loaded while others have them, or while the editor waits for no answer."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import StopReason, TextPart
 from acp_agent.core.secrets import verbatim
-from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
+from acp_agent.core.session_options import AutoApprove, Freedom, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.editor import Connection
@@ -274,6 +275,73 @@ async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_m
             assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, AutoApprove.SUGGEST, "p:two")
         assert session.active == session.options
         assert (session.active.auto_approve, session.active.mode) == (AutoApprove.FULL_AUTO, Mode.CODE)
+
+
+def flushing(session: Session) -> Callable[[bool], Awaitable[None]]:
+    async def flush(_cancelled: bool) -> None:
+        await session.transcript.flush()
+
+    return flush
+
+
+async def test_limits_that_change_in_a_turn_put_no_choice_of_the_user_in_force_that_is_looser(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        async with session.turns.turn(flushing(session)):
+            session.activate_options()
+            session.narrow(Mode.ASK, None)
+            session.options.choose(auto_approve=AutoApprove.FULL_AUTO)
+            await session.apply_choice()
+            session.narrow(Mode.CODE, None)
+            assert session.active.freedom is Freedom.SUGGEST
+            session.options.choose(mode=Mode.ARCHITECT)
+            await session.apply_choice()
+            session.options.choose(mode=Mode.CODE)
+            with session.reading_only():
+                assert session.active.freedom is Freedom.READ_ONLY
+            session.narrow(Mode.CODE, None)
+            assert session.active.freedom is Freedom.PLAN, "it stays as strict as it was in the turn"
+            session.narrow(Mode.ASK, None)
+        session.narrow(Mode.CODE, None)
+        assert session.active.freedom is Freedom.FULL_AUTO
+
+
+async def test_the_user_is_promised_no_mode_that_the_agent_of_the_session_does_not_allow(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        told: list[object] = []
+
+        async def hear(event: object) -> None:
+            told.append(event)
+
+        session.emit = hear
+        for limit, promised in ((Mode.ASK, 0), (Mode.CODE, 1)):
+            session.options.choose(auto_approve=AutoApprove.SUGGEST)
+            session.narrow(limit, None)
+            async with session.turns.turn(flushing(session)):
+                session.activate_options()
+                session.options.choose(auto_approve=AutoApprove.FULL_AUTO)
+                await session.apply_choice()
+            assert str(told).count("Full counts from your next prompt on") == len(told) == promised
+
+
+async def test_a_choice_before_the_turn_has_begun_counts_for_it_and_nothing_is_told(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        told: list[object] = []
+
+        async def hear(event: object) -> None:
+            told.append(event)
+
+        session.emit = hear
+        for level in (AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO):
+            async with session.turns.turn(flushing(session)):
+                await session.ready()
+                session.options.choose(auto_approve=level)
+                await session.apply_choice()
+                session.activate_options()
+                assert session.active.auto_approve is level
+        assert told == []
 
 
 async def test_what_was_chosen_at_rest_outlasts_a_load(tmp_path: Path) -> None:
