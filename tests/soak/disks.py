@@ -232,7 +232,7 @@ async def _look(case: Case, model: StoryModel, session: str, before: ScriptedEdi
     """Have another agent load the session on a disk in order."""
     told = shown(session, before.recording.frames[start:])
     with case.judged("torn lines"):
-        assert_audit_whole(before.home.data)
+        assert_audit_whole(before.home.data, torn="full" in case.during)
     with case.judged("half files"):
         assert_files(before.workspace)
     options = {**model.options, "capabilities": CLIENTS["plain"], "lawful": False}
