@@ -6,7 +6,7 @@ It imports neither the adapters of the APIs nor the HTTP client.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -400,11 +400,16 @@ def options_for(config: ProviderConfig, level: str, preset: str) -> ModelOptions
 
     Empty names and DEFAULT change nothing.
     """
+    return _options(config.type, level, preset)
+
+
+@lru_cache(64)
+def _options(kind: ProviderType, level: str, preset: str) -> ModelOptions:
     temperature = TEMPERATURES.get(preset)
     match level:
         case "" | "default":
             return ModelOptions(temperature=temperature)
-        case "off" if config.type is not ProviderType.OLLAMA:
+        case "off" if kind is not ProviderType.OLLAMA:
             return ModelOptions(effort=Effort.NONE, temperature=temperature)
         case "on" | "off":
             return ModelOptions(thinking=level == ON, temperature=temperature)

@@ -165,6 +165,9 @@ class ProcessServices:
     def folder_look(self, loaded: Loaded, folders: Sequence[str]) -> FolderLook:
         """Return the reader of a folder's state. Sessions with the same folders and file rules share it."""
         key = tuple(folders), loaded.settings.tools.file
+        newest, look = next(reversed(self._looks.items()), (None, None))
+        if look is not None and newest == key:  # cheap, since the settings are mostly the same object
+            return look
         look = self._looks.pop(key, None) or FolderLook(self.background)
         self._looks[key] = look  # the newest is last
         for oldest in [*self._looks][: max(len(self._looks) - _MOST_LOOKS, 0)]:

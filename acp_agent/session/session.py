@@ -509,7 +509,8 @@ class Session:
         self.active.copy_from(active)  # the gates share this object
 
     def _under_agent(self, options: SessionOptions) -> SessionOptions:
-        return replace(options, mode=tighter(options.mode, self._loosest))
+        mode = tighter(options.mode, self._loosest)
+        return options if mode is options.mode else replace(options, mode=mode)
 
     async def apply_choice(self) -> None:
         """Put a stricter mode or approval level in force for the rest of the running turn.

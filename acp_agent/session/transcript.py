@@ -139,8 +139,9 @@ class EventQueue:
         patience   seconds that the last write waits for other processes, also after a write that failed
         """
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(within):
-                await self._drained()
+            if within is not None:
+                with anyio.move_on_after(within):
+                    await self._drained()
             self._writer.hurry(on=within is not None)
             try:
                 await self._drained()

@@ -300,6 +300,8 @@ def _same(one: HistoryState | None, two: HistoryState | None) -> bool:
 
 def _merged(one: Change, two: Change) -> Change:
     """Return two changes as one, in this order."""
+    if one is _NOTHING or two is _NOTHING:
+        return two if one is _NOTHING else one
     return Change(
         events=(*one.events, *two.events),
         history=two.history or one.history,

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from enum import StrEnum
+from functools import cache
 from uuid import uuid4
 
 from acp_agent.core.backends import FileSystem
@@ -118,7 +119,7 @@ def parse(texts: Sequence[str]) -> tuple[CommandName, str] | None:
     texts   the texts of the prompt, in order
     """
     name, argument = _words(_beginning(texts))
-    if name not in set(CommandName) or (_has_note(texts) and name == CommandName.RUN):
+    if not name or name not in set(CommandName) or (_has_note(texts) and name == CommandName.RUN):
         return None
     return CommandName(name), argument
 
@@ -164,8 +165,9 @@ def unwanted_argument(name: CommandName, argument: str) -> str:
     )
 
 
-def offered(available: Collection[CommandName]) -> tuple[OfferedCommand, ...]:
-    """Return the commands for editors."""
+@cache
+def offered(available: frozenset[CommandName]) -> tuple[OfferedCommand, ...]:
+    """Return the commands for editors. The same objects each time, so that comparing them is cheap."""
     return tuple(OfferedCommand(each.name.value, each.description, each.hint) for each in _chosen(available))
 
 

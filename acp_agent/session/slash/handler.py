@@ -1,6 +1,6 @@
 """The handler of the slash commands: what each command does and tells the user."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, assert_never
@@ -162,7 +162,7 @@ class SlashCommandHandler:
         self._toolset = toolset
         self._needs = dependencies
 
-    def available(self) -> Collection[CommandName]:
+    def available(self) -> frozenset[CommandName]:
         """Return the commands that are available now. This is cheap."""
         settings = self._loaded().settings
         tools = settings.tools

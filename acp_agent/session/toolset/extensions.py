@@ -334,6 +334,6 @@ class SessionExtensions:
 
     def offered(self) -> tuple[OfferedCommand, ...]:
         """Return the user's slash commands for editors."""
-        own = self.commands.offered()
-        taken = {each.name for each in own} | set(CommandName)
-        return (*own, *(each for each in self.skills.offered() if each.name not in taken))
+        own, skills = self.commands.offered(), self.skills.offered()
+        taken = {each.name for each in own} | set(CommandName) if skills else ()
+        return (*own, *(each for each in skills if each.name not in taken))

@@ -88,8 +88,8 @@ def test_any_text_has_an_answer(text: str, others: list[str]):
         assert not (parse([begin + text, *others]) and misspelt([begin + text, *others]))
 
 
-@given(st.sets(st.sampled_from(CommandName)))
-def test_help_and_the_editor_are_told_the_same(available: set[CommandName]):
+@given(st.frozensets(st.sampled_from(CommandName)))
+def test_help_and_the_editor_are_told_the_same(available: frozenset[CommandName]):
     listed = [each.name for each in offered(available)]
     assert set(listed) == available
     assert [line.split("`")[1] for line in help_text(available).splitlines()[2:]] == [f"/{n}" for n in listed]
