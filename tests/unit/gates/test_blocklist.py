@@ -222,6 +222,7 @@ def test_an_unknown_descriptor_is_no_reason_to_refuse():
         'mapfile -C "$x$y ls" a',
         'bind -x "\\"a\\": $x$y ls"',
         'hash -p "$x$y" ls',
+        "python3 -c \"import os; os.system('$x$y ls')\"",
         'crontab <<< "* * * * * $x$y ls"',
     ],
 )

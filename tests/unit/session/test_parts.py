@@ -592,6 +592,25 @@ async def test_a_session_is_looked_for_in_the_store_once_its_last_events_are_the
     assert log == ["flush", "find"]
 
 
+@each_row("resident, stored, fails", [(True, True, False), (False, False, False), (False, True, True)])
+async def test_a_session_that_only_this_process_has_whole_opens_while_the_store_cannot_be_read(
+    resident: bool, stored: bool, fails: bool
+):
+    async def flush() -> None:
+        pass
+
+    async def find(_: str) -> Any:
+        raise StoreUnavailable("locked")
+
+    before = SimpleNamespace(resident=resident, transcript=SimpleNamespace(flush=flush, stored=stored))
+    pool = made(SessionPool, known={"s": before}, _store=SimpleNamespace(find=find))
+    if fails:
+        with pytest.raises(RequestError):
+            await pool.is_stored("s")
+    else:
+        assert await pool.is_stored("s") is False
+
+
 def test_a_question_about_a_server_of_the_project_shows_what_its_entry_says_and_nothing_else():
     entry = McpServerSettings(name="theirs", command="prog", args=("-x",))
     shown = 'theirs would start the program prog: {"args": ["-x"], "command": "prog", "name": "theirs"}'

@@ -165,6 +165,7 @@ def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: Judged,
         "find . -exec chmod u+w {} +",
         "fd -x cat",
         "fd -e txt -x cat",
+        "fd -t f -tl -x cat",
         "fd . -X wc -l",
     )
     assert asked(gate, texts) == dict.fromkeys(texts, False)
