@@ -15,7 +15,7 @@ from acp_agent.config.settings import Settings
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject, tool_id
-from acp_agent.shape import ShapeField, ValidationError, fields
+from acp_agent.shape import NotPlain, ShapeField, ValidationError, fields, read_plainly
 
 RULES = "tools.permissions"
 PROVIDERS = "llm.providers"
@@ -55,7 +55,19 @@ class SettingKey:
 
     def read(self, raw: object) -> object:
         """Return the typed value of a raw one from a file or a variable. Raises ValidationError."""
-        model = self.section.model_validate({self.field: {self.item: raw} if self.item else raw})
+        return self._value(self.section.model_validate(self._table(raw)))
+
+    def fits(self, raw: object) -> bool:
+        """Return whether a raw value means something and is just of this type. `read` takes others, but slowly."""
+        try:
+            return self._value(read_plainly(self.section, self._table(raw))) is not None
+        except NotPlain:
+            return False
+
+    def _table(self, raw: object) -> dict[str, object]:
+        return {self.field: {self.item: raw} if self.item else raw}
+
+    def _value(self, model: object) -> object:
         value: object = getattr(model, self.field)
         return cast("dict[str, object]", value)[self.item] if self.item else value
 

@@ -206,7 +206,7 @@ def _reading(key: SettingKey, text: str) -> object:
     """Return the raw value of a variable's text.
 
     A list is JSON, or texts with commas between them. Any other value is the first valid one of these: the text itself,
-    yes or no, and JSON.
+    yes or no, and JSON. Those that have just the setting's type come first, because the others need pydantic.
     """
     try:
         parsed: object = json.loads(text)
@@ -214,9 +214,12 @@ def _reading(key: SettingKey, text: str) -> object:
         parsed = text
     if isinstance(key.default, tuple):
         return parsed if text[0] in "[{" else [word.strip() for word in text.split(",") if word.strip()]
-    for reading in (text, _YES_NO.get(text.lower()), parsed):
+    readings = [each for each in (text, _YES_NO.get(text.lower()), parsed) if each is not None]
+    for reading in filter(key.fits, readings):
+        return reading
+    for reading in readings:
         with suppress(ValidationError):
-            if reading is not None and key.read(reading) is not None:
+            if key.read(reading) is not None:
                 return reading
     return parsed
 

@@ -1,17 +1,20 @@
 """Every key by a variable, the aliases, and what is no key."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from acp_agent.config.agents_settings import ExternalAgentSettings, QualityGateSettings
 from acp_agent.config.call_settings import ToolNeeds
-from acp_agent.config.layers import PROVIDERS, RULES, keys
+from acp_agent.config.layers import PROVIDERS, RULES, SettingKey, keys
 from acp_agent.config.llm_settings import ModelSettings
-from acp_agent.config.load import PREFIX, Flags, load
+from acp_agent.config.load import PREFIX, Flags, _reading, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.tool_settings import ModelTools
+from acp_agent.shape import ValidationError
 from tests.rows import each_row
 from tests.unit.config.conftest import told
 
@@ -209,6 +212,39 @@ def test_every_key_can_be_set_by_its_variable(loading, name):
         value = getattr(value, step)
     assert value == meaning
     assert loaded.origins[name] == variable(name)
+
+
+def test_good_variables_load_no_pydantic():
+    script = (
+        "import json, sys\n"
+        "from acp_agent.config.load import Flags, load\n"
+        "loaded = load(Flags(), json.loads(sys.argv[1]))\n"
+        "print(loaded.problems, 'pydantic' in sys.modules)\n"
+    )
+    environ = {variable(name): text for name, (text, _) in VALUES.items()}
+    del environ[variable("tools.shell.auto_rollback_exit_codes")]  # the only list of numbers: pydantic reads the words
+    told = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(environ)], capture_output=True, text=True, check=True
+    ).stdout
+    assert told == "() False\n"
+
+
+@each_row("name", [name for name in keys() if not isinstance(keys()[name].default, tuple)])
+def test_a_variable_means_the_first_that_is_valid_of_text_yes_or_no_and_json(name):
+    key = keys()[name]
+    for text in ("1", "0", "7", "100", "0.5", "1e3", "-1", "yes", "on", "off", "true", "False", "null", "ask", '"ask"'):
+        parsed = json.loads(text) if text not in ("yes", "on", "off", "False", "ask") else text
+        yes = {"1": True, "0": False, "yes": True, "on": True, "off": False, "true": True, "False": False}.get(text)
+        meant = [value for each in (text, yes, parsed) if (value := read(key, each)) is not None]
+        assert read(key, _reading(key, text)) == (meant[0] if meant else None), text
+
+
+def read(key: SettingKey, raw: object) -> object:
+    """Return the value of a raw one; None if it is not valid."""
+    try:
+        return key.read(raw)
+    except ValidationError:
+        return None
 
 
 def test_providers_and_rules_are_set_as_json(loading):
