@@ -11,6 +11,7 @@ imported only when another text is read.
 
 import re
 from collections.abc import Iterator
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -101,6 +102,9 @@ class Command:
     patterns      the words that bash may replace by file names (`*.py`), as written
     scopes        the constructs around it in its text, outermost first, each with a number: `(1` for a subshell or a
                   substitution, `{1` for a group, `?1` for a construct that may not run, such as a loop or a function
+    name          the base name of the program: "git" for /usr/bin/git; empty if there is none
+    standard      whether the program is found on the PATH or lies in a folder of the system
+    tool          the name under which the tables list the program; empty for a project's own script with such a name
     """
 
     argv: tuple[str, ...]
@@ -114,24 +118,19 @@ class Command:
     stdin: str = ""
     patterns: frozenset[str] = frozenset()
     scopes: tuple[str, ...] = ()
+    name: str = field(init=False, repr=False, compare=False)
+    standard: bool = field(init=False, repr=False, compare=False)
+    tool: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The base name of the program: "git" for /usr/bin/git; empty if there is none."""
-        return self.argv[0].rstrip("/").rpartition("/")[2] if self.argv else ""
-
-    @property
-    def standard(self) -> bool:
-        """Whether the program is found on the PATH or lies in a folder of the system."""
-        folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
-        return not slash or folder in _STANDARD_FOLDERS
-
-    @property
-    def tool(self) -> str:
-        """The name under which the tables list the program; empty for a project's own script with such a name."""
-        folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
-        installed = not slash or folder in _STANDARD_FOLDERS or folder.rpartition("/")[2] in _INSTALLED
-        return self.name if installed or self.name in _PROJECT_TOOLS else ""
+    def __post_init__(self) -> None:
+        """Find the names of the program once: the gates ask for them some hundred times a call."""
+        program = self.argv[0] if self.argv else ""
+        name = program.rstrip("/").rpartition("/")[2]
+        folder, slash, _ = program.rpartition("/")
+        standard = not slash or folder in _STANDARD_FOLDERS
+        known = standard or folder.rpartition("/")[2] in _INSTALLED or name in _PROJECT_TOOLS
+        for member, value in (("name", name), ("standard", standard), ("tool", name if known else "")):
+            object.__setattr__(self, member, value)
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ The facts are in `programs.toml`.
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -222,10 +222,12 @@ def prefix(command: Command) -> tuple[str, ...]:
     return words if all(map(_PREFIX_WORD.fullmatch, words)) else ()
 
 
+@lru_cache(64)
 def only_reads(command: Command) -> bool:
     """Return whether a command, with all that it starts, is proven to change nothing and to reach no host.
 
-    Which files it reads is for the gates to judge: its paths may lead out of the roots or to secrets.
+    The last answers are remembered, since several gates ask about each command of a call. Which files it reads is for
+    the gates to judge: its paths may lead out of the roots or to secrets.
     """
     table, name = program_table(), command.name
     if not (name and command.standard) or command.unclear or command.stdin:

@@ -59,8 +59,8 @@ _NO_RETRIES = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 """The variables of a command that reaches no host. npm would try for 73 seconds before it says so, and pip for 12."""
 _Mounts = Mapping[str, Sequence[str]]
 """By the path of a mount: bubblewrap's option for it and, unless it is a new file system, its source."""
-_quoted = lru_cache(1000)(shlex.quote)
-"""Quote a word for a shell. Most words are the same for all commands of a session."""
+_quoted, _joined = lru_cache(1000)(shlex.quote), lru_cache(64)(shlex.join)
+"""Quote words for a shell. Most of them, and their order, are the same for all commands of a session."""
 _ESCAPES = {ord(letter): f"\\{ord(letter):03o}" for letter in "\\ \t\n"}  # of mountinfo
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point
 _LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on many systems, links to folders in /usr
@@ -384,18 +384,18 @@ class BubblewrapSandbox:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def shell_text(self, command: Sequence[str], cwd: str, walls: Walls, environment: Mapping[str, str]) -> str:
+    def shell_text(
+        self, command: Sequence[str], cwd: str, walls: Walls, environment: Mapping[str, str], own: Mapping[str, str]
+    ) -> str:
         """Return a line for `sh` that runs a command within walls, with only these variables. Raises OSError.
 
-        If another machine runs the line, it says so and fails.
+        If another machine runs the line, it says so and fails. `own` are the variables that no other command has.
         """
         built, places = self._built(walls)
         number = 9  # the most that every shell can redirect
-        words = (*built, *_beginning(cwd, *([number] if self._filters else ())))
-        together = {**environment, **self._variables(walls)}
-        variables = [word for name, value in together.items() for word in ("--setenv", name, value)]
-        start = " ".join(map(_quoted, (*words, "--clearenv", *variables)))
-        run = f"{start} {shlex.join(_inside(places, command, self.bash))}"
+        words = (*built, *_beginning(cwd, *([number] if self._filters else ())), "--clearenv")
+        start = _joined((*words, *_set({**environment, **self._variables(walls)})))
+        run = " ".join((start, *map(_quoted, (*_set(own), *_inside(places, command, self.bash)))))
         filtered = shlex.quote(self._filter)
         missing = f"[ -f {filtered} ] || {{ echo {shlex.quote(_ELSEWHERE)} >&2; exit 126; }}"
         return f"{missing}; export LC_ALL=C; exec {number}<{filtered} {run}"  # so that the programs load no locale
@@ -519,6 +519,11 @@ def _beginning(cwd: str, filtering: int | None = None) -> list[str]:
     return ["--chdir", cwd] if filtering is None else ["--chdir", cwd, "--seccomp", str(filtering)]
 
 
+def _set(variables: Mapping[str, str]) -> list[str]:
+    """Return bubblewrap's words that set variables."""
+    return [word for name, value in variables.items() for word in ("--setenv", name, value)]
+
+
 def _places(mounts: _Mounts) -> Sequence[str]:
     """Return how /proc/self/mountinfo lists mounts, without those of the kernel. Raises OSError."""
     table = _mount_table()
@@ -538,6 +543,7 @@ def _inside(places: Sequence[str], command: Sequence[str], bash: str) -> Sequenc
             return ("--", "/bin/sh", "-c", _CHECKED, "sh", *places, "--", *command)
 
 
+@cache
 def _all_in_order(count: int) -> str:
     """Return a step of bash that looks for all places at once. It drops them if they are there, in their order.
 

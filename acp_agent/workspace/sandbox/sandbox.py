@@ -234,7 +234,7 @@ class SessionSandbox:
         self, built: BubblewrapSandbox, request: CommandRequest, walls: Walls, variables: Mapping[str, str]
     ) -> str:
         words = ["bash" if built.bash or shutil.which("bash") else "sh", "-c", "--", request.command]
-        return built.shell_text(words, request.cwd, walls, {**self._environment, **variables})
+        return built.shell_text(words, request.cwd, walls, self._environment, variables)
 
     def _built(self) -> _Walled:
         self._walled = self._walled or self._made()

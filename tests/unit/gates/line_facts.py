@@ -109,7 +109,7 @@ def quoted(word: str) -> str:
 
 def rest_of(value: Any, *without: str) -> Iterator[str]:
     """Yield the members of an object that differ from their defaults, as text."""
-    for each in fields(value):
+    for each in filter(lambda field: field.init, fields(value)):
         found = getattr(value, each.name)
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         if each.name not in without and found != default and not callable(found):

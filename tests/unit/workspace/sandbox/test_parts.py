@@ -283,8 +283,8 @@ def test_the_editors_terminal_runs_a_command_within_the_walls_of_bubblewrap_only
         for read_only, look in ((False, "look"), (True, None)):
             ran = session.shell_text(CommandRequest("ls", "/cwd", read_only=read_only), {"B": "2"})
             assert ran == ContainedCommand("line", look)
-            words, cwd, walls, variables = asked.pop()
-            assert (words, cwd, variables) == ([shell, "-c", "--", "ls"], "/cwd", {"A": "1", "B": "2"})
+            words, cwd, walls, *variables = asked.pop()
+            assert (words, cwd, variables) == ([shell, "-c", "--", "ls"], "/cwd", [{"A": "1"}, {"B": "2"}])
             assert walls.writable == (() if read_only else ("/w1",))
     session._walled = SimpleNamespace(close=lambda: None)
     with pytest.raises(OSError, match="cannot contain what the editor's terminal runs"):
