@@ -216,7 +216,7 @@ class Auditor:
 
 
 class AuditExecutor:
-    """The outermost wrapper. A call that changes something does not start while records cannot be written.
+    """The outermost wrapper. A call that may change something does not start while records cannot be written.
 
     If only the record after the call fails, the user is warned and the result stands.
     """
@@ -230,7 +230,7 @@ class AuditExecutor:
         """Run the call and record it before its result is returned."""
         begun, trust = self._clock(), self._auditor.trust(facts.invocation)
         try:
-            trouble = self._auditor.trouble() if facts.spec.mutates else ""
+            trouble = self._auditor.trouble() if facts.spec.mutates and not facts.only_reads else ""
             if trouble:
                 why = f"{trouble}, and nothing is changed without a record; the user must repair the file or its disk"
                 result = ToolResult.refused(why, ruling=Ruling("audit"))

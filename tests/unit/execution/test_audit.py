@@ -355,8 +355,8 @@ async def test_what_changes_something_does_not_run_while_nothing_can_be_recorded
 
 async def test_what_only_reads_runs_all_the_same_and_the_user_is_warned_once(audited):
     audited.path.mkdir()
-    for _ in range(3):
-        assert (await audited.run(call("read"), ToolResult("text"))).text == "text"
+    for reading in (call("read"), command("ls -l src"), call("read")):
+        assert (await audited.run(reading, ToolResult("text"))).text == "text"
     assert len(audited.warnings) == 1
     assert str(audited.path) in audited.warnings[0]
 
