@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ class TerminalCommands:
 
     A terminal starts with the editor's environment. ACP can set variables there, but not remove them. So variables that
     a command must not see are set to "", and the shell unsets them before the command runs. It reads their names from
-    another variable, because users read the command.
+    another variable, because users read the command. A sandbox gives its command an environment of its own.
 
     The form "script" hands over a private script file, which every client runs correctly. A further argument has the
     command for people, because clients show the program and its arguments as the terminal's title. "exec" passes the
@@ -91,10 +91,11 @@ class TerminalCommands:
         self._redact = settings.redact
         hidden = settings.hidden
         self._opening = f"unset -v ${_UNSET} {_UNSET}; " if hidden else ""
-        variables = _ENVIRONMENT | dict.fromkeys(hidden, "") | ({_UNSET: " ".join(hidden)} if hidden else {})
+        variables = _ENVIRONMENT | dict.fromkeys(hidden, "")
         if settings.path is not None:
             variables["PATH"] = settings.path
-        self._environment: list[Json] = [{"name": name, "value": value} for name, value in variables.items()]
+        self._contained_environment = _listed(variables)
+        self._environment = _listed(variables | ({_UNSET: " ".join(hidden)} if hidden else {}))
 
     async def prepare(self, request: CommandRequest, mark: str) -> PreparedCommand:
         """Return a command as `terminal/create` gets it.
@@ -105,13 +106,14 @@ class TerminalCommands:
         if self._form == "bare":
             return PreparedCommand({"command": request.command}, None, None)
         shell, opening, command, afterwards = self._shell, "", self._opening + request.command, None
+        environment = self._environment
         if self._contain is not None and not request.unsandboxed:
             try:
                 contained = None if self._contain_now is None else self._contain_now(request, {MARK: mark})
                 contained = contained or await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
-            command, afterwards = contained.line, contained.afterwards
+            command, afterwards, environment = contained.line, contained.afterwards, self._contained_environment
             shell = "sh"  # it starts sooner, and the namespace of the command ends all of its processes without a tag
         elif self._form == "script":
             # The tag (`core.process_limits`) is set where the shell can do that; the title is dropped.
@@ -121,7 +123,7 @@ class TerminalCommands:
         members: JsonObject = {"command": shell, "args": args}
         if self._form == "line":
             members = {"command": f"{shell} -c {shlex.quote(command)}"}
-        members["env"] = [*self._environment, {"name": MARK, "value": mark}]
+        members["env"] = [*environment, {"name": MARK, "value": mark}]
         # While a command runs in the background, the user works in the same folders: what is new may be theirs.
         return PreparedCommand(members, script, None if request.background else afterwards)
 
@@ -144,6 +146,11 @@ class TerminalCommands:
                 path = os.path.join(self._folder(), f"{os.urandom(3).hex()}.sh")
                 return _written(path, command) if _PLAIN_PATH.fullmatch(path) else None
         return None
+
+
+def _listed(variables: Mapping[str, str]) -> list[Json]:
+    """Return variables as `terminal/create` gets them."""
+    return [{"name": name, "value": value} for name, value in variables.items()]
 
 
 def remove(script: str | None) -> None:

@@ -230,6 +230,19 @@ async def test_the_names_of_hidden_variables_do_not_stand_in_the_command(tmp_pat
     assert editing.requests[0][1]["args"] == ["-c", "unset -v $ACP_AGENT_UNSET ACP_AGENT_UNSET; echo 'a b' | cat"]
 
 
+async def test_the_sandbox_of_a_command_hides_variables_without_a_list_of_their_names(tmp_path: Path) -> None:
+    def contain(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        return ContainedCommand(request.command)
+
+    settings = TerminalSettings("exec", str, "bash", ("A_KEY",), 5, 1, CommandWatchdog(), verbatim, contain=contain)
+    terminals, listed = TerminalCommands(settings), list[set[str]]()
+    for free in (False, True):
+        members, *_ = await terminals.prepare(CommandRequest("x", str(tmp_path), unsandboxed=free), "the.mark")
+        listed.append({each["name"] for each in members["env"]})
+    assert listed[1] - listed[0] == {"ACP_AGENT_UNSET"}
+    assert "A_KEY" in listed[0]
+
+
 async def test_an_editor_without_terminals_is_not_asked_again(tmp_path: Path) -> None:
     async with editor(terminal_create=refuse(-32601)) as editing:
         with pytest.raises(BackendUnavailable) as caught:
