@@ -187,6 +187,7 @@ class SessionAgent:
         self._conversation = conversation
         self._emit = emit
         self._notes = notes
+        self._prompt: tuple[object, str] = None, ""  # what the last system prompt is made of, and the prompt
 
     async def agent(self) -> Agent:
         """Return the agent that runs turns. Raises AgentError, with advice, if there is no model.
@@ -209,11 +210,7 @@ class SessionAgent:
         if defined is not None:
             prompt = await defined.prompt(tools)
         else:
-            notes, folders = await self._notes(), session.workspace.additional
-            in_editor, mode = session.editor.owns_buffers, session.active.mode
-            prompt = system_prompt(
-                self._cwd, folders, sys.platform, mode, tools=tools, notes=notes, in_editor=in_editor
-            )
+            prompt = self._own_prompt(tools, await self._notes())
         return self._conversation.prepare(
             provider,
             prompt,
@@ -223,6 +220,18 @@ class SessionAgent:
             began=session.transcript.save_soon,
             session_ended=lambda: session.turns.session_ended,
         )
+
+    def _own_prompt(self, tools: Sequence[ToolSpec], notes: str) -> str:
+        """Return the system prompt, the same object until it changes: requests then reuse its bytes."""
+        folders, in_editor = self._session.workspace.additional, self._session.editor.owns_buffers
+        mode = self._session.active.mode
+        made_of = tuple(tools), notes, folders, in_editor, mode
+        if self._prompt[0] != made_of:
+            prompt = system_prompt(
+                self._cwd, folders, sys.platform, mode, tools=tools, notes=notes, in_editor=in_editor
+            )
+            self._prompt = made_of, prompt
+        return self._prompt[1]
 
 
 def tool_selection(

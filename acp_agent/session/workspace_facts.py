@@ -323,6 +323,7 @@ class WorkspaceFacts:
         self._folder = folder
         self._wanted = wanted
         self._today = today
+        self._date = date.min, ""
         self._looked = False
         self._first: Callable[[], Awaitable[None]] | None = None  # waits for the first look
         self._known = frozenset[str]()  # changed files that the model was told of, and has not read since
@@ -380,8 +381,9 @@ class WorkspaceFacts:
         return self._read[1] if messages else {}
 
     async def _facts(self, early: EarlyLook[_OfDisk] | None) -> list[tuple[str, str]]:
-        today = self._today()
-        facts = [("Date", f"{today.isoformat()}, a {today:%A}")]
+        if (today := self._today()) != self._date[0]:
+            self._date = today, f"{today.isoformat()}, a {today:%A}"
+        facts = [("Date", self._date[1])]
         roots = self._roots()
         if roots is None:
             return facts

@@ -197,6 +197,22 @@ async def test_the_prompt_of_the_agent_names_the_folders_the_tools_and_the_notes
     assert [each.name for each in bare.take_specs()] == ["read"]
 
 
+async def test_the_prompt_of_the_agent_is_the_same_object_until_what_it_is_made_of_changes():
+    made, session = Made(), Session(login=False)
+    part = agent_of(made, session=session)
+    first = (await part.agent()).system_prompt
+    assert (await part.agent()).system_prompt is first
+    session.active.mode = Mode.CODE
+    assert "Mode: code" in (await part.agent()).system_prompt
+    session.workspace.additional = ("/other",)
+    assert "/other" in (await part.agent()).system_prompt
+    session.editor.owns_buffers = True
+    assert "editor" in (await part.agent()).system_prompt
+    made.models.takes_tools = False
+    assert "Answer without tools" in (second := (await part.agent()).system_prompt)
+    assert (await part.agent()).system_prompt is second
+
+
 async def test_a_prompt_is_stored_soon_since_the_model_may_be_silent_for_long():
     made, session, saved = Made(), Session(login=False), list[int]()
 
