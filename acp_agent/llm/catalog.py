@@ -19,7 +19,7 @@ from acp_agent.core.ports import Embedder, ModelRequest, Provider
 from acp_agent.llm import provider_config
 from acp_agent.llm.models import ModelLimits, ModelRef, Price, load_table, parse_model
 from acp_agent.llm.provider_config import ConfiguredProviders, ModelInfo, ProviderConfig, StoredKeys, endpoint_of
-from acp_agent.llm.retry import ToollessProvider, closing_stream
+from acp_agent.llm.retry import ClosingStream, ToollessProvider
 
 if TYPE_CHECKING:
     from acp_agent.net.client import HttpClient
@@ -64,7 +64,7 @@ class DeferredProvider:
         """Stream an answer, as the port says. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
         if self._built is None:
             self._built = await _built(partial(self._build, self._ref))
-        async with closing_stream(self._built.stream(request)) as events:
+        async with ClosingStream(self._built.stream(request)) as events:
             async for event in events:
                 yield event
 

@@ -7,7 +7,7 @@ chunks survives. Source: WHATWG HTML, "Server-sent events".
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelText, ModelThought
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint, as_list, as_object, as_text, read_object, write
-from acp_agent.net.client import HttpClient, HttpRequest
+from acp_agent.net.client import HttpClient, HttpRequest, SentRequest, StreamedResponse
 from acp_agent.text import abbreviated, lazy_regex
 
 DETAIL_LIMIT: Final = 300
@@ -368,48 +368,60 @@ ANSWER_LIMIT: Final = 64 * 1024 * 1024
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")
 
 
-@asynccontextmanager
-async def open_event_stream(
-    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: bytes
-) -> AsyncGenerator[AsyncGenerator[Block]]:
-    """POST `body` to `base_url` + `path` and yield the event stream of the answer. Leaving the context closes it.
+class EventStream:
+    """The event stream of a request. `async with` opens it, gets its blocks of events, and closes it.
 
-    Raises:
-        ProviderError: the status is not 2xx, the answer is not an event stream, or the stream breaks.
+    If the server refuses a part of the request, the request is sent again at once without it.
 
+    send     returns the request with a body
+    body     makes the body without the parts that were refused before
+    adapts   remembers the part of the request that an error refuses. Returns False if it refuses none, or one
+             that was left out already
     """
-    request = HttpRequest(
-        peer=endpoint.provider,
-        url=endpoint.base_url + path,
-        headers=request_headers("text/event-stream", headers),
-        body=body,
-        read_timeout=endpoint.timeout,
-    )
-    async with http.send(request) as answer:
+
+    def __init__(
+        self,
+        endpoint: ModelEndpoint,
+        send: Callable[[bytes], SentRequest],
+        body: Callable[[], bytes],
+        adapts: Callable[[ProviderError], bool],
+    ) -> None:
+        self._endpoint = endpoint
+        self._send = send
+        self._body = body
+        self._adapts = adapts
+
+    async def __aenter__(self) -> AsyncGenerator[Block]:
+        """Open the stream. Raises ProviderError: the status is not 2xx, or the answer is not an event stream."""
+        while True:
+            self._sent = self._send(self._body())
+            try:
+                self._chunks = (await self._checked()).chunks(ANSWER_LIMIT)
+                break
+            except BaseException as error:
+                await self._sent.aclose()
+                if not (isinstance(error, ProviderError) and self._adapts(error)):
+                    raise
+        self._events = server_events(self._chunks)
+        return self._events
+
+    async def _checked(self) -> StreamedResponse:
+        answer, endpoint = await self._sent.open(), self._endpoint
         if not answer.succeeded:
             raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
         content_type = answer.headers.get("content-type", "").lower()
         if content_type.startswith(_NOT_EVENTS):
             raise wrong_content(endpoint, content_type, await answer.excerpt())
+        return answer
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            async with (
-                aclosing(answer.chunks()) as chunks,
-                aclosing(limit_size(endpoint, chunks)) as pieces,
-                aclosing(server_events(pieces)) as events,
-            ):
-                yield events
-        except EventTooLarge as error:
-            raise broken_stream(endpoint, f"sent {error}") from error
-
-
-async def limit_size(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the same bytes, up to `ANSWER_LIMIT`. Raises ProviderError (PROTOCOL) beyond, and what `chunks` raises."""
-    received = 0
-    async for chunk in chunks:
-        received += len(chunk)
-        if received > ANSWER_LIMIT:
-            raise broken_stream(endpoint, f"sends an answer that does not end: stopped after {ANSWER_LIMIT >> 20} MB")
-        yield chunk
+            await self._events.aclose()
+            await self._chunks.aclose()
+        finally:
+            await self._sent.aclose()
+        if isinstance(error, EventTooLarge):
+            raise broken_stream(self._endpoint, f"sent {error}") from error
 
 
 def parse_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
@@ -505,26 +517,15 @@ class HttpProvider:
     def context_window(self) -> int:
         return self._endpoint.context_window
 
-    @asynccontextmanager
-    async def _events(
-        self, path: str, body: Callable[[], bytes], adapts: Callable[[ProviderError], bool]
-    ) -> AsyncGenerator[AsyncGenerator[Block]]:
-        """Open the event stream of a request. If the server refuses a part of it, ask again at once without it.
+    def _events(self, path: str, body: Callable[[], bytes], adapts: Callable[[ProviderError], bool]) -> EventStream:
+        """Return the event stream of a POST request to `base_url` + `path`. See EventStream."""
+        endpoint, headers = self._endpoint, request_headers("text/event-stream", self._headers)
 
-        body     makes the body without the parts that were refused before
-        adapts   remembers the part of the request that an error refuses. Returns False if it refuses none, or one
-                 that was left out already
-        """
-        async with AsyncExitStack() as stack:
-            while True:
-                stream = open_event_stream(self._http, self._endpoint, path, self._headers, body())
-                try:
-                    events = await stack.enter_async_context(stream)
-                    break
-                except ProviderError as error:
-                    if not adapts(error):
-                        raise
-            yield events
+        def send(data: bytes) -> SentRequest:
+            url = endpoint.base_url + path
+            return self._http.send(HttpRequest(endpoint.provider, url, headers, data, endpoint.timeout))
+
+        return EventStream(endpoint, send, body, adapts)
 
 
 def bearer_header(endpoint: ModelEndpoint) -> Mapping[str, str]:

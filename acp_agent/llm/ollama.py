@@ -50,10 +50,10 @@ from acp_agent.llm.endpoint import (
     write,
 )
 from acp_agent.llm.exchange import (
+    ANSWER_LIMIT,
     HttpProvider,
     broken_stream,
     http_failure,
-    limit_size,
     read_rest,
     request_headers,
     stream_failure,
@@ -320,9 +320,8 @@ async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> Asyn
         raise wrong_content(endpoint, content_type, await answer.excerpt())
     doubtful = content_type.startswith("application/json")  # proxies send this type for NDJSON and for anything else
     async with (
-        aclosing(answer.chunks()) as chunks,
-        aclosing(limit_size(endpoint, chunks)) as pieces,
-        aclosing(split_lines(endpoint, pieces)) as lines,
+        aclosing(answer.chunks(ANSWER_LIMIT)) as chunks,
+        aclosing(split_lines(endpoint, chunks)) as lines,
     ):
         async for line in lines:
             try:

@@ -4,9 +4,8 @@ import json
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
@@ -55,14 +54,18 @@ class WrapperProvider:
 _T = TypeVar("_T")
 
 
-@asynccontextmanager
-async def closing_stream(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncIterator[_T]]:
-    """Close the stream, and so its connection, at the end of the block."""
-    try:
-        yield events
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
+class ClosingStream(Generic[_T]):
+    """A context manager that closes a stream, and so its connection, at the end of the block."""
+
+    def __init__(self, events: AsyncIterator[_T]) -> None:
+        self._events = events
+
+    async def __aenter__(self) -> AsyncIterator[_T]:
+        return self._events
+
+    async def __aexit__(self, *_: object) -> None:
+        if isinstance(self._events, AsyncGenerator):
+            await self._events.aclose()
 
 
 UsageListener: TypeAlias = Callable[[ModelRef, Usage | None], None]
@@ -83,7 +86,7 @@ class MeteredProvider(WrapperProvider):
         """Stream an answer, as the port says. A call that fails before its first event is not reported."""
         ref, began, usage = ModelRef(self.name, self.model), False, None
         try:
-            async with closing_stream(self.wrapped.stream(request)) as events:
+            async with ClosingStream(self.wrapped.stream(request)) as events:
                 async for event in events:
                     began = True
                     usage = event.usage if isinstance(event, ModelDone) else usage
@@ -105,7 +108,7 @@ class ToollessProvider(WrapperProvider):
             replace(message, parts=tuple(said for part in message.parts for said in _said(part)))
             for message in request.messages
         )
-        async with closing_stream(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
+        async with ClosingStream(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
             async for event in events:
                 yield event
 
@@ -138,7 +141,7 @@ class SanitizingProvider(WrapperProvider):
         """Stream an answer, as the port says. A server that does not stream gives its whole text as one delta."""
         text, thought, spoke = AnswerGuard(), AnswerGuard(), False
         try:
-            async with closing_stream(self.wrapped.stream(request)) as events:
+            async with ClosingStream(self.wrapped.stream(request)) as events:
                 async for event in events:
                     match event:
                         case ModelText(delta):
@@ -216,7 +219,7 @@ class RetryingProvider(WrapperProvider):
         while True:
             silent = True
             try:
-                async with closing_stream(self.wrapped.stream(request)) as events:
+                async with ClosingStream(self.wrapped.stream(request)) as events:
                     async for event in events:
                         silent = False
                         yield event
@@ -310,7 +313,7 @@ class FallbackProvider:
                 await self._on_switch(f"{mute} did not answer ({errors[-1]}); asking {self.name}:{self.model}")
             silent = True
             try:
-                async with closing_stream(self._providers[place].stream(request)) as events:
+                async with ClosingStream(self._providers[place].stream(request)) as events:
                     async for event in events:
                         silent = False
                         yield event

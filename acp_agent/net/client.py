@@ -10,8 +10,9 @@ import os
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
@@ -68,9 +69,13 @@ class _Exchange(Protocol):
         """Yield the decoded body as it arrives. Raises HttpError."""
         ...
 
+    async def aclose(self) -> None:
+        """Read no more of the response."""
+        ...
+
 
 class StreamedResponse:
-    """A response whose body is still being received. It is valid inside `HttpClient.send`."""
+    """A response whose body is still being received. It is valid until its `SentRequest` is closed."""
 
     def __init__(self, request: HttpRequest, exchange: _Exchange) -> None:
         self._request = request
@@ -83,12 +88,22 @@ class StreamedResponse:
         """Whether the status is 2xx. Some gateways answer every POST with 201."""
         return 200 <= self.status < 300
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the decoded body piece by piece as the network delivers it. Raises ProviderError."""
-        with translated(self._request):
+    async def chunks(self, limit: int = sys.maxsize) -> AsyncGenerator[bytes]:
+        """Yield the decoded body piece by piece as the network delivers it.
+
+        Raises ProviderError, of kind PROTOCOL if it is longer than `limit` bytes.
+        """
+        received = 0
+        try:
             async with aclosing(self._exchange.body()) as pieces:
                 async for piece in pieces:
+                    received += len(piece)
+                    if received > limit:
+                        message = f"sends an answer that does not end: stopped after {limit >> 20} MB"
+                        raise self._protocol_error(message)
                     yield piece
+        except HttpError as error:
+            raise told(self._request, error) from error
 
     async def body(self, limit: int) -> bytes:
         """Return the whole decoded body. Raises ProviderError, of kind PROTOCOL if it is longer than `limit` bytes."""
@@ -97,9 +112,11 @@ class StreamedResponse:
             async for chunk in chunks:
                 body += chunk
                 if len(body) > limit:
-                    message = f"{self._request.peer} sent an answer of more than {limit} bytes, which was discarded"
-                    raise ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=self.status)
+                    raise self._protocol_error(f"sent an answer of more than {limit} bytes, which was discarded")
         return bytes(body)
+
+    def _protocol_error(self, what: str) -> ProviderError:
+        return ProviderError(f"{self._request.peer} {what}", kind=ProviderErrorKind.PROTOCOL, status=self.status)
 
     async def excerpt(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
         """Return at most `limit` bytes of the body that arrive within 5 s, for an error message. Never raises."""
@@ -134,9 +151,8 @@ class HttpClient:
         lowered = {name.lower(): value for name, value in headers.items()}
         return HttpClient({**self._headers, **lowered}, connections=self._connections)
 
-    @asynccontextmanager
-    async def send(self, request: HttpRequest) -> AsyncGenerator[StreamedResponse]:
-        """Send a request and yield its open response, which is closed at the end of the `async with` block.
+    def send(self, request: HttpRequest) -> "SentRequest":
+        """Return a request that `async with` sends. The block gets its open response, which is closed at its end.
 
         A status is never an error here. Redirects are not followed, since the key must not be sent to another host.
 
@@ -145,26 +161,47 @@ class HttpClient:
 
         """
         headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
-        with translated(request):
-            async with self._connections.exchange(request, headers) as exchange:
-                yield StreamedResponse(request, exchange)
+        return SentRequest(request, headers, self._connections)
 
     async def aclose(self) -> None:
         """Close every connection, those in use after their requests. A later request opens new ones."""
         await self._connections.aclose()
 
 
-@contextmanager
-def translated(request: HttpRequest) -> Generator[None]:
-    """Raise an HttpError of the `with` block as a ProviderError."""
-    try:
-        yield
-    except HttpError as error:
-        reason = _reason(error)
-        message = error.text.format(
-            peer=request.peer, origin=_origin(request.url), reason=reason, read=request.read_timeout
-        )
-        raise ProviderError(message, kind=error.kind) from error
+class SentRequest:
+    """A request that is sent by `open`, or by `async with`. A generator as context manager takes ten times as long."""
+
+    def __init__(self, request: HttpRequest, headers: Mapping[str, str], connections: "_Connections") -> None:
+        self._request = request
+        self._headers = headers
+        self._connections = connections
+        self._exchange: _Exchange | None = None
+
+    async def open(self) -> StreamedResponse:
+        """Send the request and return its open response. Raises ProviderError."""
+        try:
+            self._exchange = await self._connections.begin(self._request, self._headers)
+        except HttpError as error:
+            raise told(self._request, error) from error
+        return StreamedResponse(self._request, self._exchange)
+
+    async def aclose(self) -> None:
+        """Close the response."""
+        if self._exchange is not None:
+            await self._exchange.aclose()
+
+    async def __aenter__(self) -> StreamedResponse:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def told(request: HttpRequest, error: HttpError) -> ProviderError:
+    """Return the error of an exchange as it is told to users."""
+    origin, reason = _origin(request.url), _reason(error)
+    message = error.text.format(peer=request.peer, origin=origin, reason=reason, read=request.read_timeout)
+    return ProviderError(message, kind=error.kind)
 
 
 def _origin(url: str) -> str:
@@ -195,18 +232,20 @@ def _reason(error: BaseException) -> str:
 # -------------------------------------------------------------------------------------------- connections
 
 
+_Pool: TypeAlias = dict[Address, list[HttpConnection]]
+
+
 class _Connections:
     """The connections to model servers. They belong to one event loop."""
 
     def __init__(self) -> None:
-        self._idle: dict[Address, list[HttpConnection]] = {}
+        self._idle: _Pool = {}
         self._tls: ssl.SSLContext | None = None
         self._proxied: bool | None = None  # None until it was looked up
         self._httpx: httpx.AsyncClient | None = None
 
-    @asynccontextmanager
-    async def exchange(self, request: HttpRequest, headers: Mapping[str, str]) -> AsyncGenerator[_Exchange]:
-        """Send a request with these headers and yield its open response. Raises HttpError."""
+    async def begin(self, request: HttpRequest, headers: Mapping[str, str]) -> _Exchange:
+        """Send a request with these headers and return it with its open response. Raises HttpError."""
         try:
             parsed = urlsplit(request.url)
         except ValueError:
@@ -217,19 +256,17 @@ class _Connections:
         if self._proxied and address.host not in _LOOPBACK:  # a proxy cannot reach a model on this machine
             if self._httpx is None:
                 self._httpx = _httpx_client()
-            async with _proxied_exchange(self._httpx, request, headers) as proxied:
-                yield proxied
-            return
+            return await _proxied_exchange(self._httpx, request, headers)
         sent = request_bytes(request, parsed, address, headers)
-        pool = self._idle
         connection = self._take(address) or await connect(address, await self._trusted(address))
-        exchange = DirectExchange(connection, request.read_timeout)
+        give_back = partial(self._give_back, self._idle, address, connection)
+        exchange = DirectExchange(connection, request.read_timeout, give_back)
         try:
             await exchange.begin(sent)
-            yield exchange
-        finally:
-            self._give_back(address, connection, usable=exchange.reusable and pool is self._idle)
-            exchange.end()
+        except BaseException:
+            await exchange.aclose()
+            raise
+        return exchange
 
     def _take(self, address: Address) -> HttpConnection | None:
         idle = self._idle.get(address, [])
@@ -240,9 +277,10 @@ class _Connections:
             connection.close()
         return None
 
-    def _give_back(self, address: Address, connection: HttpConnection, *, usable: bool) -> None:
-        idle = self._idle.setdefault(address, [])
-        if not usable or len(idle) >= _MOST_IDLE:
+    def _give_back(self, pool: "_Pool", address: Address, connection: HttpConnection, usable: bool) -> None:  # noqa: FBT001 - a callback
+        """Keep a connection for the next request, or close it. `pool` is the pool from which it was taken."""
+        idle = pool.setdefault(address, [])
+        if not usable or pool is not self._idle or len(idle) >= _MOST_IDLE:
             connection.close()
             return
         connection.rest()
@@ -294,20 +332,17 @@ def _httpx_client() -> "httpx.AsyncClient":
         raise unusable(error) from error
 
 
-@asynccontextmanager
 async def _proxied_exchange(
     client: "httpx.AsyncClient", request: HttpRequest, headers: Mapping[str, str]
-) -> "AsyncGenerator[_ProxiedExchange]":
+) -> "_ProxiedExchange":
     from acp_agent.net.urls import httpx  # noqa: PLC0415 - only where there is a proxy
 
     timeout = httpx.Timeout(request.read_timeout, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
-    async with AsyncExitStack() as stack:
-        with translated_httpx():
-            method = "GET" if request.body is None else "POST"
-            sent = {"accept-encoding": "gzip", **headers}
-            sending = client.stream(method, request.url, headers=sent, content=request.body, timeout=timeout)
-            response = await stack.enter_async_context(sending)
-        yield _ProxiedExchange(response)
+    with translated_httpx():
+        method = "GET" if request.body is None else "POST"
+        sent = {"accept-encoding": "gzip", **headers}
+        made = client.build_request(method, request.url, headers=sent, content=request.body, timeout=timeout)
+        return _ProxiedExchange(await client.send(made, stream=True))
 
 
 class _ProxiedExchange:
@@ -317,6 +352,10 @@ class _ProxiedExchange:
         self._response = response
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+
+    async def aclose(self) -> None:
+        """See _Exchange."""
+        await self._response.aclose()
 
     def body(self) -> AsyncGenerator[bytes]:
         """See _Exchange."""

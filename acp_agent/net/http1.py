@@ -12,7 +12,7 @@ import re
 import select
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import field
 from typing import Final, NamedTuple, cast
@@ -366,11 +366,15 @@ class _Response:
 
 
 class DirectExchange:
-    """A request over an `HttpConnection`, with `status` and `headers` from the end of `begin` on. See `_Exchange`."""
+    """A request over an `HttpConnection`, with `status` and `headers` from the end of `begin` on. See `_Exchange`.
 
-    def __init__(self, connection: HttpConnection, patience: float) -> None:
+    over   called at the end, with whether the connection may take another request
+    """
+
+    def __init__(self, connection: HttpConnection, patience: float, over: Callable[[bool], object] = bool) -> None:
         self._connection = connection
         self._patience = patience
+        self._over = over
         self._response = _Response()
         self.status = 0
         self.headers: Mapping[str, str] = {}
@@ -380,8 +384,9 @@ class DirectExchange:
         """Whether the response was received to its end and the connection may take another request."""
         return self._response.reusable
 
-    def end(self) -> None:
+    async def aclose(self) -> None:
         """Read no more of the response."""
+        self._over(self.reusable)
         self._response.end()
 
     async def begin(self, request: bytes) -> None:
