@@ -94,14 +94,19 @@ def collect_new() -> Iterator[Callable[[], int]]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _signals_reach_the_children_of_tests() -> Iterator[None]:
-    """Give the processes that tests start the default for SIGHUP and SIGINT, also under nohup or as a background job.
+def _signals_are_as_in_the_foreground() -> Iterator[None]:
+    """Handle SIGHUP and SIGINT here and in the processes that tests start, also under nohup or as a background job.
 
     A signal that this process ignores stays ignored in a child. One for which it has a handler has the default there.
+    SIGINT needs the handler that Python sets in the foreground: an event loop takes no other for its own.
     """
-    ignored = [each for each in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(each) is signal.SIG_IGN]
+    wanted: dict[signal.Signals, Callable[..., None]] = {
+        signal.SIGHUP: lambda *_: None,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    ignored = [each for each in wanted if signal.getsignal(each) is signal.SIG_IGN]
     for each in ignored:
-        signal.signal(each, lambda *_: None)
+        signal.signal(each, wanted[each])
     yield
     for each in ignored:
         signal.signal(each, signal.SIG_IGN)
