@@ -201,7 +201,7 @@ def test_with_a_skill_and_the_tools_of_a_command_no_call_is_judged_more_freely(t
         folder.mkdir(parents=True)
     (skill / "go.sh").write_text("true")
     found = (ReadableFolder(str(skill), "the skill greet", "which is your own"),)
-    texts = [*hostile.U, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table)][:: sized(4, 1)]
+    texts = [*hostile.U, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table)][:: sized(8, 1)]
     texts += [f"{text} {skill}/go.sh" for text in ("sh", "cat", "cp x", "rm", "cat > x <", "cat x >", "ln -s")]
     paths = [f"{skill}/go.sh", f"{skill}/../other", "/etc/passwd", "~/.ssh/id_rsa", "made", ".git/hooks/x"]
     subjects: list[Subject] = [CommandSubject(text) for text in texts]

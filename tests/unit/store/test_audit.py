@@ -18,6 +18,7 @@ from acp_agent.store.audit import BEGINNING, MAX_LINE, AuditLog, BrokenLine, Cha
 from acp_agent.store.audit_read import verify
 from acp_agent.store.private_file import private_file
 from tests.rows import each_row
+from tests.sizes import sized
 from tests.unit.store.audit_files import Warnings, call, log_at, read, verified, whole
 
 ROOT = Path(__file__).parents[3]
@@ -176,14 +177,15 @@ def test_a_full_disk_leaves_a_torn_line_that_is_kept_and_told(path):
 
 def test_processes_that_write_keep_one_chain(path):
     log_at(path).append(call())
-    command = [sys.executable, "-m", "tests.unit.store.writer", "append", str(path), "500"]
+    lines = sized(150, 500)
+    command = [sys.executable, "-m", "tests.unit.store.writer", "append", str(path), str(lines)]
     writers = [subprocess.Popen(command, cwd=ROOT) for _ in range(2)]
     while any(writer.poll() is None for writer in writers):
         assert whole(path) == [], "also while they write"
     assert [writer.wait() for writer in writers] == [0, 0]
     _, *records = read(path)
     authors = [record["correlation_id"].partition("-")[0] for record in records]
-    assert sorted(map(authors.count, set(authors))) == [500, 500]
+    assert sorted(map(authors.count, set(authors))) == [lines, lines]
 
 
 @pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.soak)])

@@ -419,8 +419,9 @@ def test_long_lines_of_one_sign_are_given_up_at_once():
 
 
 def test_half_of_a_file_is_looked_for_with_another_indentation_in_one_pass():
-    assert adapted("a\n" * 400_000, "b\n" + " a\n" * 200_000, "x") is None
-    assert adapted("b\n" + "a\n" * 400_000, " b\n" + " a\n" * 200_000, " c\n") is not None
+    half = sized(50_000, 200_000)
+    assert adapted("a\n" * 2 * half, "b\n" + " a\n" * half, "x") is None
+    assert adapted("b\n" + "a\n" * 2 * half, " b\n" + " a\n" * half, " c\n") is not None
 
 
 def test_the_same_words_in_another_order_are_not_called_the_same():
@@ -443,9 +444,9 @@ def test_a_redaction_placeholder_the_text_lacks_is_the_reason_given():
 
 
 def test_a_long_block_is_shown_in_part():
-    text = "".join(f"line number {n}\n" for n in range(100))
+    text = "".join(f"line number {n}\n" for n in range(50))
 
-    miss = no_match(text, "\n".join(f"line number  {n}" for n in range(40)))
+    miss = no_match(text, "\n".join(f"line number  {n}" for n in range(20)))
 
     assert len(miss.block.split("\n")) == 12
 
