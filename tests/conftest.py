@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -64,6 +65,24 @@ def _is_script(program: str | None) -> bool:
 # most that tests have Python do, and they start it hundreds of times.
 if _is_script(shutil.which("python3")):
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).resolve().parent), os.environ["PATH"]))
+
+_NOT_SHOWN = {"logstart", "logfinish"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a worker of xdist tell no more than the terminal shows: six messages a test take longer than most tests do."""
+    worker = next((each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None)
+    if worker is None or config.get_verbosity() > 0 or config.option.durations is not None:
+        return
+    send = worker.sendevent
+
+    def send_what_is_shown(name: str, **event: Any) -> None:
+        passed = name == "testreport" and event["data"]["outcome"] == "passed"
+        if name not in _NOT_SHOWN and not (passed and event["data"]["when"] != "call"):
+            send(name, **event)
+
+    worker.sendevent = send_what_is_shown
+
 
 gc.disable()  # until the tests are collected: looking for garbage takes a quarter of the time for that
 
