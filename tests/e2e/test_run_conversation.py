@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import anyio
@@ -26,11 +26,16 @@ pytestmark = pytest.mark.anyio
 TOUCH = uses(("bash", {"command": "touch touched"}))
 
 
+@cache
+def schema_of_lines() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(run_schema())
+
+
 def lines_of(stdout: str) -> list[dict]:
     """The lines of --json, each of which the schema describes."""
     lines = [json.loads(line) for line in stdout.splitlines()]
     for line in lines:
-        jsonschema.validate(line, run_schema())
+        schema_of_lines().validate(line)
     return lines
 
 
