@@ -3,9 +3,14 @@
 Only what has a simple answer is computed, in linear time: patterns with at most one `*`, and numbers.
 """
 
+import re
 from typing import NamedTuple
 
+from acp_agent.text import lazy_regex
+
 _ANY = "?"
+_LONGEST_NUMBER = 32  # characters; bash keeps 64 bits
+_NUMBER = lazy_regex(r"[( \t]*([+-]?)[ \t]*(?:0[xX]([0-9A-Fa-f]+)|0([0-7]*)|([1-9][0-9]*))[ \t)]*", re.ASCII)
 
 
 class Pattern(NamedTuple):
@@ -94,15 +99,25 @@ def replaced(value: str, operator: str, pattern: Pattern, text: str) -> str | No
 
 def sliced(value: str, numbers: list[str]) -> str | None:
     """Return the part of a value from an offset on, perhaps of some length; None if these are not plain numbers."""
-    try:
-        offset, *length = (int(number.strip("() ")) for number in numbers)
-    except ValueError:
+    found = [_number(number) for number in numbers]
+    if None in found:
         return None
+    offset, *length = (number for number in found if number is not None)
     start = offset + len(value) if offset < 0 else offset
     if start < 0 or start > len(value):
         return ""
     end = len(value) if not length else start + length[0] if length[0] >= 0 else len(value) + length[0]
     return value[start:end]
+
+
+def _number(text: str) -> int | None:
+    """Return the value of a number as bash writes it: `010` is octal; None if it is no plain number."""
+    found = _NUMBER.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+    if found is None:
+        return None
+    sign, hexadecimal, octal, decimal = found.groups()
+    number = int(hexadecimal, 16) if hexadecimal else int(decimal) if decimal else int(octal or "0", 8)
+    return -number if sign == "-" else number
 
 
 CASES = frozenset(("^", "^^", ",", ",,", "U", "u", "L"))

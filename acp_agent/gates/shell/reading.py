@@ -82,6 +82,8 @@ _DECODERS = {
 
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
+_OFFSET = lazy_regex(r"(\$\{\w+:(?:(?: -)?\w*:)?)[ \t]*\$(?:(\w+)|\{(\w+)\})")
+_TOGGLED = lazy_regex(r"\$\{\w+~~?\}")
 _CONTINUATION = lazy_regex(r"\\\r?\n")
 _NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
 _SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
@@ -382,8 +384,12 @@ def spellings(text: str) -> tuple[str, ...]:
     """
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable.
+    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable. It cannot read
+    # `${x:$n}` and `${x~~}`. The letters that the latter changes are lower ones in the name of each blocked program.
     strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
+    if "${" in strange:
+        strange = _TOGGLED.sub(lambda match: match[0].replace("~", ","), strange)
+        strange = _OFFSET.sub(r"\1\2\3", _OFFSET.sub(r"\1\2\3", strange))  # the offset, then the length
     for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
         if form not in found:
             found.append(form)

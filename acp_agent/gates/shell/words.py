@@ -58,6 +58,7 @@ _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
+_QUOTED_PATTERN = lazy_regex(r"'([^']*)'|\\(.)|([^'\\]+)", re.DOTALL)
 _VARIABLE = lazy_regex(r"\$\{?(\w+)\}?")
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -207,18 +208,31 @@ def _operation(parsed: Parsed, nodes: list[Node]) -> tuple[str, tuple[tuple[Piec
         case ["variable_name", "/" | "//" | "/#" | "/%" as mark, _, *rest] if rest[:1] in ([], ["/"]):
             return mark, (_operand(parsed, nodes[2:3]), _operand(parsed, nodes[4:]))
         case ["variable_name", ":", _] | ["variable_name", ":", _, ":", _]:
-            return ":", tuple((Piece(parsed.text(node)),) for node in nodes[2::2])
+            return ":", tuple((_number(parsed, node),) for node in nodes[2::2])
         case _:
             return "", ()
 
 
 def _operand(parsed: Parsed, nodes: list[Node]) -> tuple[Piece, ...]:
-    """Return the pieces of a pattern or of what replaces it. The parser sees no variable in a pattern."""
-    found = _parts(parsed, nodes, quoted=False)
+    """Return the pieces of a pattern or of what replaces it. The parser sees no variable and no quotes in a pattern."""
+    is_pattern = [node.type for node in nodes] == ["regex"]
+    found = _pattern(parsed.text(nodes[0])) if is_pattern else _parts(parsed, nodes, quoted=False)
     variables = [None if each.quoted else _VARIABLE.fullmatch(each.text) for each in found]
     return tuple(
         Piece(each.text, variable=name[1]) if name else each for each, name in zip(found, variables, strict=True)
     )
+
+
+def _pattern(text: str) -> list[Piece]:
+    """Return the pieces of a pattern: `'a'b` and `\\ab` have a quoted a."""
+    found = (match.groups() for match in _QUOTED_PATTERN.finditer(text))
+    return [Piece(plain) if plain else Piece(single or escaped or "", quoted=True) for single, escaped, plain in found]
+
+
+def _number(parsed: Parsed, node: Node) -> Piece:
+    """Return the piece for a number of `${x:1:n}`, which may be the value of a variable."""
+    text = parsed.text(node)
+    return Piece(text, variable=text) if node.type == "variable_name" else Piece(text)
 
 
 _NAMES = ("variable_name", "special_variable_name")
@@ -280,7 +294,7 @@ def _computed(piece: Piece, value: str, values: Mapping[str, str]) -> str:
         name not in values for operand in piece.operands for each in operand for name in each.variables()
     ):
         return value
-    texts = [[(_value(each, values), each.quoted) for each in operand] for operand in piece.operands]
+    texts = [[(_operand_text(each, values), each.quoted) for each in operand] for operand in piece.operands]
     joined = ["".join(text for text, _ in parts) for parts in texts]
     found: str | None = None
     if piece.operator in CASES:
@@ -293,6 +307,13 @@ def _computed(piece: Piece, value: str, values: Mapping[str, str]) -> str:
         else:
             found = without(value, piece.operator, wanted)
     return value if found is None else found
+
+
+def _operand_text(piece: Piece, values: Mapping[str, str]) -> str:
+    """Return the text of a piece behind an operator, where bash neither splits words nor expands braces."""
+    if piece.variable and not (piece.operator or piece.default):
+        return values[piece.variable]
+    return _value(piece, values).translate(_SHOW).replace(_BLANK, " ")
 
 
 def expand_braces(text: str) -> list[str]:
