@@ -70,7 +70,7 @@ _NOT_SHOWN = {"logstart", "logfinish"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let a worker of xdist tell no more than the terminal shows: six messages a test take longer than most tests do."""
+    """Let a worker of xdist tell no more than the terminal shows: six messages a test take longer than most tests."""
     worker = next((each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None)
     if worker is None or config.get_verbosity() > 0 or config.option.durations is not None:
         return

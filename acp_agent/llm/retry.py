@@ -64,8 +64,9 @@ class ClosingStream(Generic[_T]):
         return self._events
 
     async def __aexit__(self, *_: object) -> None:
-        if isinstance(self._events, AsyncGenerator):
-            await self._events.aclose()
+        events = self._events
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 UsageListener: TypeAlias = Callable[[ModelRef, Usage | None], None]

@@ -224,7 +224,7 @@ def _operand(parsed: Parsed, nodes: list[Node]) -> tuple[Piece, ...]:
 
 
 def _pattern(text: str) -> list[Piece]:
-    """Return the pieces of a pattern: `'a'b` and `\\ab` have a quoted a."""
+    r"""Return the pieces of a pattern: `'a'b` and `\ab` have a quoted a."""
     found = (match.groups() for match in _QUOTED_PATTERN.finditer(text))
     return [Piece(plain) if plain else Piece(single or escaped or "", quoted=True) for single, escaped, plain in found]
 
