@@ -330,13 +330,25 @@ class SessionEngine:
         self._tools = tools
         self._turns = turns
         self._quiet = quiet
+        self._answered: list[Answer] = []  # the answers of turns that are not finished
 
-    async def answered(self, answer: Answer) -> None:
-        """Finish a turn in the background after its answer was sent. Turns of other sessions have precedence."""
+    async def answered(self, answer: Answer) -> bool:
+        """Finish a turn in the background after its answer was sent. Turns of other sessions have precedence.
+
+        Return False if an earlier turn still waits for them: it is then finished together with that one.
+        """
         await self._handler.turn_ended(answer)
-        await self._quiet()
+        self._answered.append(answer)
+        if len(self._answered) > 1:
+            return False
+        try:
+            await self._quiet()
+        finally:
+            answers, self._answered = self._answered, []
         self._turns.look_around()
-        await self._titles.answered(answer)
+        for each in answers:
+            await self._titles.answered(each)
+        return True
 
     @property
     def calls(self) -> int:

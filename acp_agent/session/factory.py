@@ -150,8 +150,8 @@ class SessionFactory:
         return await self.toolset.backends()
 
     async def _quiet(self) -> None:
-        await self._tools.backends.clean_ups.over()
         await self._process.quiet()
+        await self._tools.backends.clean_ups.over()
 
     def in_force(self) -> Loaded:
         return self.toolset.loaded

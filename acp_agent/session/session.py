@@ -458,7 +458,8 @@ class Session:
 
         async def follow_up() -> None:
             try:
-                await engine.answered(answer)
+                if not await engine.answered(answer):
+                    return
             except Exception:  # noqa: BLE001 - the turn is answered: only its hooks and the title may be missing
                 _log.error("turn not followed up", exc_info=True, session=self.id)
             await self.tell_commands()

@@ -140,8 +140,9 @@ class Engine:
     def commands(self) -> tuple[OfferedCommand, ...]:
         return offered(self.available)
 
-    async def answered(self, answer: Answer) -> None:
+    async def answered(self, answer: Answer) -> bool:
         self.followed_up.append(answer)
+        return True
 
     @property
     def runs_processes(self) -> bool:

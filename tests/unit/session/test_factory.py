@@ -320,7 +320,7 @@ async def test_a_prompt_and_work_that_can_wait_wait_for_what_cleans_up_behind_ca
     assert len(started) == 1
     log.clear()
     await factory._quiet()
-    assert log == ["cleaned up", "quiet"]
+    assert log == ["quiet", "cleaned up"]
 
 
 async def test_the_early_looks_are_at_notes_facts_and_an_index_that_may_have_changed(live: LiveSession):

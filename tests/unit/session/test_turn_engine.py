@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import anyio
@@ -21,12 +22,12 @@ from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.content import read_prompt
-from acp_agent.session.engine import TurnEngine
+from acp_agent.session.engine import SessionEngine, TurnEngine
 from acp_agent.session.slash import commands
 from acp_agent.session.slash.commands import ALWAYS, CommandName
 from acp_agent.session.slash.handler import SlashCommandHandler
 from acp_agent.session.toolset.extensions import Expansion
-from acp_agent.session.turn_slot import IdleWaiter, TurnSlot
+from acp_agent.session.turn_slot import Answer, IdleWaiter, TurnSlot
 from acp_agent.session.workspace_facts import FolderLook
 from acp_agent.workspace import changed_files
 from tests.fakes.fake_toolset import FakeToolset
@@ -588,3 +589,38 @@ async def test_titles_and_looks_wait_for_the_turns_of_other_sessions(home: Path)
             await all_tasks_blocked()
         with anyio.fail_after(10):
             await looked.wait()
+
+
+async def test_turns_that_end_while_an_earlier_one_waits_are_finished_together_with_it():
+    log, free = list[str](), anyio.Event()
+
+    async def ended(answer: Answer) -> None:
+        log.append(f"hooks {answer.reason}")
+
+    async def titled(answer: Answer) -> None:
+        log.append(f"title {answer.reason}")
+
+    nothing: Any = SimpleNamespace()
+    turns: Any = SimpleNamespace(answer=None, carry_out=None, look_around=lambda: log.append("look"))
+    state: Any = SimpleNamespace(state=None, kept=None, redact=None)
+    titles: Any = SimpleNamespace(answered=titled)
+    handler: Any = SimpleNamespace(offered=None, status=None, turn_ended=ended)
+    toolset: Any = SimpleNamespace(specs=None)
+    mcp: Any = SimpleNamespace(connections=SimpleNamespace(listed=None), remove=None)
+    engine = SessionEngine(turns, state, titles, handler, toolset, mcp, nothing, free.wait)
+    cancelled, done = Answer(StopReason.CANCELLED), Answer(StopReason.END_TURN)
+    finished = list[bool]()
+
+    async def finish() -> None:
+        finished.append(await engine.answered(cancelled))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(finish)
+            await all_tasks_blocked()
+            assert not await engine.answered(done), "an earlier call finishes this turn"
+            assert log == ["hooks cancelled", "hooks end_turn"]
+            free.set()
+    assert finished == [True]
+    assert log[2:] == ["look", "title cancelled", "title end_turn"]
+    assert await engine.answered(done), "the next turn is finished by itself"

@@ -86,7 +86,7 @@ async def test_the_commands_that_a_turn_has_changed_are_told_after_it():
     begun, log = list[Any](), list[Any]()
     session = made(
         Session,
-        _engine=SimpleNamespace(answered=waiting(log, "answered")),
+        _engine=SimpleNamespace(answered=waiting(log, "answered", True)),
         _dependencies=SimpleNamespace(background=begun.append),
         tell_commands=waiting(log, "commands"),
     )
