@@ -67,10 +67,14 @@ if _is_script(shutil.which("python3")):
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).resolve().parent), os.environ["PATH"]))
 
 _NOT_SHOWN = {"logstart", "logfinish"}
+"""Messages of a worker that change nothing of what is shown."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let a worker of xdist tell no more than the terminal shows: six messages a test take longer than most tests."""
+    """Let a worker of xdist tell no more than the terminal shows.
+
+    The other messages, four for each test, are packed and read in Python. That takes longer than many tests do.
+    """
     worker = next((each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None)
     if worker is None or config.get_verbosity() > 0 or config.option.durations is not None:
         return

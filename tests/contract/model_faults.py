@@ -107,7 +107,7 @@ FAULTS = {
     "silence after the head": Fault(
         lambda *_: Reply([Hang()]), ("sent nothing for 0.05 s", _CONTINUE), timeout=0.05, **_TRIED
     ),
-    "silence in the stream": Fault(_read_then(Hang()), ("sent nothing for 0.2 s", _CONTINUE), timeout=0.2),
+    "silence in the stream": Fault(_read_then(Hang()), ("sent nothing for 0.5 s", _CONTINUE), timeout=0.5),
     "reset before the head": Fault(lambda *_: Raw(b"", Reset()), ("the connection to acme broke", _CONTINUE), **_TRIED),
     "reset in the stream": Fault(_read_then(Reset()), ("the connection to acme broke", _CONTINUE)),
     "hung up before the head": Fault(lambda *_: Raw(b"", Cut()), ("closed the connection", _CONTINUE), **_TRIED),

@@ -532,7 +532,7 @@ async def test_cancelling_the_task_closes_the_connection(dialect: Dialect) -> No
             tasks.start_soon(consume)
             await answered.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.client_closed.wait()
 
 
@@ -544,7 +544,7 @@ async def test_cancelling_before_the_answer_closes_the_connection(dialect: Diale
             await server.received.wait()
             tasks.cancel_scope.cancel()
         asked.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.client_closed.wait()
 
 
@@ -554,7 +554,7 @@ async def test_closing_the_iterator_closes_the_connection(dialect: Dialect) -> N
     async with dialect.serving(reply) as (provider, server):
         async with aclosing(provider.stream(ASK)) as events:
             await anext(events)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.client_closed.wait()
 
 

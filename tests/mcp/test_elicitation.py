@@ -104,11 +104,11 @@ async def test_the_time_a_user_takes_is_not_the_calls():
 
     async def answer_late() -> None:
         await user.shown.wait()
-        await anyio.sleep(0.4)
+        await anyio.sleep(1)
         assert user.hold is not None
         user.hold.set()
 
-    async with on_stage(stdio("elicits", tool_timeout=0.3), elicitor=user) as stage:
+    async with on_stage(stdio("elicits", tool_timeout=0.8), elicitor=user) as stage:
         await stage.reach(McpState.READY)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(answer_late)

@@ -59,7 +59,7 @@ async def test_an_answer_may_come_as_events_after_others():
     async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
         await stage.reach(McpState.READY)
         assert await stage.call() == "at last"
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not any("error" in request.message for request in web.asked):
                 web.came.clear()
                 await web.came.wait()
@@ -95,7 +95,7 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server_and_its_connec
     async with web_server(tools_call=call) as web, on_stage(http(web.port, tool_timeout=0.2)) as stage:
         await stage.reach(McpState.READY)
         assert (await stage.failure()).category is Category.TIMEOUT
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while "notifications/cancelled" not in web.verbs():
                 web.came.clear()
                 await web.came.wait()

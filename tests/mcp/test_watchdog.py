@@ -25,7 +25,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 async def gone(processes: list[psutil.Process]) -> None:
-    with anyio.fail_after(2):
+    with anyio.fail_after(20):
         while any(map(alive, processes)):  # noqa: ASYNC110 - they are not our children
             await anyio.sleep(0.01)
 

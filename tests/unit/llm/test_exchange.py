@@ -87,7 +87,7 @@ async def test_events_come_as_their_chunk_comes() -> None:
         yield b"ta: 2\n\n"
 
     seen: list[str] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async for block in server_events(chunks()):
             seen += [event.data for event in block]
             second.set()

@@ -37,7 +37,7 @@ def said(text: str) -> Message:
 
 
 async def play(model: ScriptedProvider, *history: Message) -> ModelDone:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         events = [event async for event in model.stream(ModelRequest("", history))]
     assert isinstance(events[-1], ModelDone)
     return events[-1]
@@ -151,7 +151,7 @@ async def test_an_error_comes_after_the_chunks(tmp_path: Path) -> None:
 async def test_a_hanging_step_ends_only_by_cancellation(tmp_path: Path) -> None:
     model = provider("[[turns]]\n[[turns.steps]]\ntext='Hel'\nhang=true", tmp_path)
     seen: list[ModelEvent] = []
-    with anyio.fail_after(5), anyio.CancelScope() as scope:
+    with anyio.fail_after(20), anyio.CancelScope() as scope:
         async for event in model.stream(ModelRequest("", (said("x"),))):
             seen.append(event)
             scope.cancel()

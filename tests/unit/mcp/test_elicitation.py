@@ -36,7 +36,7 @@ class Answers:
         self._got: dict[Any, Any] = {}
 
     async def to(self, identity: str) -> Any:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while identity not in self._got:
                 self._take(await self._wire.outgoing.receive())
         return self._got.pop(identity)
@@ -126,7 +126,7 @@ async def test_a_call_stands_still_while_any_question_stands_and_goes_on_afterwa
             await anyio.sleep(0.05)
             assert not over.is_set()
             questions.withdrawn("second")
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await over.wait()
 
 

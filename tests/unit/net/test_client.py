@@ -136,7 +136,7 @@ async def test_leaving_early_closes_the_connection(http: HttpClient) -> None:
     async with ScriptedHttp([Reply([Send(b"x"), Hang()])]) as server:
         async with http.send(post(server.url)) as answer:
             assert await anext(answer.chunks()) == b"x"
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.client_closed.wait()
 
 

@@ -308,7 +308,7 @@ async def test_a_connection_in_use_while_the_client_is_closed_is_closed_after_it
         async with http.send(HttpRequest("acme", f"http://127.0.0.1:{port}/", {})) as answer:
             await http.aclose()
             assert await answer.body(10) == b"ab"
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await raw.idle_closed.wait()
 
 

@@ -413,7 +413,7 @@ async def test_a_request_cancelled_in_the_handshake_is_recorded_and_its_connecti
             tasks.start_soon(world.web().get, "https://example.com/", CALLER)
             await shaking.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await hung_up.wait()
     assert [(record.address, record.status) for record in world.records] == [(PUBLIC, None)]
 
@@ -454,5 +454,5 @@ async def test_a_cancelled_request_is_recorded_and_its_connection_closed(world: 
         await started.wait()
         tasks.cancel_scope.cancel()
     assert [(record.address, record.status) for record in world.records] == [(PUBLIC, None)]
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await world.site.hung_up.wait()

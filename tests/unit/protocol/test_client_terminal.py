@@ -92,7 +92,7 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
 
 
 async def settled(editing: Editor, count: int) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while len(editing.requests) < count:
             await editing.grown.wait()
 
@@ -302,7 +302,7 @@ async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> 
         command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, command)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await released.wait()
             tasks.cancel_scope.cancel()
         await command.release()
@@ -326,7 +326,7 @@ async def test_half_a_secret_with_which_a_cut_output_begins_is_not_handed_over(t
         command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, command)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await handed_over.wait()
             tasks.cancel_scope.cancel()
         await command.release()

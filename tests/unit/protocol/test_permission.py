@@ -94,7 +94,7 @@ async def test_a_question_is_withdrawn_if_its_call_is_cancelled_since_the_turn_m
         run_of_a_sub_agent.start_soon(approver(peer).ask, QUESTION)
         request = await other.receive()
         run_of_a_sub_agent.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True), anyio.fail_after(5):
+        with anyio.CancelScope(shield=True), anyio.fail_after(20):
             withdrawn = await other.receive()
     assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request["id"]}}
 

@@ -188,7 +188,7 @@ async def test_a_reader_that_is_gone_is_noticed_and_harms_nobody(fds: ExitStack)
     writer.post({"a": 1})
     assert writer.broken
     writer.post({"b": 2})
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await writer.run()
         await writer.flush()
         await writer.room()
@@ -197,7 +197,7 @@ async def test_a_reader_that_is_gone_is_noticed_and_harms_nobody(fds: ExitStack)
 async def test_whoever_waits_learns_that_the_reader_is_gone(fds: ExitStack) -> None:
     read, write = pipe(fds)
     writer = MessageWriter(write)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run)
             await anyio.lowlevel.checkpoint()

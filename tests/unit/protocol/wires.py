@@ -29,19 +29,19 @@ class OtherEnd:
         os.write(self._write, data)
 
     async def receive(self) -> Any:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             line = await anext(self._lines)
         assert isinstance(line, bytes)
         return json.loads(line)
 
     async def begins(self) -> None:
         """Wait until there is something to receive."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await anyio.wait_readable(self._read)
 
     async def rest(self) -> list[Any]:
         """Every frame until the agent closes; only after the agent is done."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             return [json.loads(line) async for line in self._lines if isinstance(line, bytes)]
 
     def end(self) -> None:

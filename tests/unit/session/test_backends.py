@@ -197,7 +197,7 @@ async def test_a_clean_up_that_fails_is_over_and_ends_nothing_else():
     async def broken() -> None:
         raise OSError(5, "Input/output error")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             clean_ups = CleanUps(tasks.start_soon)
             clean_ups.start(broken)
@@ -216,7 +216,7 @@ async def test_clean_ups_begin_when_the_turn_is_answered_and_looks_when_no_comma
     async def look() -> None:
         order.append("looked")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             clean_ups = CleanUps(tasks.start_soon, answered.wait)
             for start, clean_up in ((clean_ups.start_last, look), (clean_ups.start, end), (clean_ups.start_last, look)):

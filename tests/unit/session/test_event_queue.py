@@ -230,7 +230,7 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
         await here.queue.tell(piece("a"))
         await here.repository.waiting.wait()
         here.writer.note(Change(title="T"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             task_done = anyio.Event()
 
             async def hurry() -> None:
@@ -453,7 +453,7 @@ async def test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sen
 async def test_how_full_the_window_is_is_told_also_when_nothing_follows():
     async with desk() as here:
         await here.queue.tell(UsageChanged(1, 2))
-        with anyio.fail_after(1):
+        with anyio.fail_after(20):
             while not here.sent:
                 await anyio.lowlevel.checkpoint()
         assert here.kept_when_sent == [1]
@@ -501,7 +501,7 @@ async def test_the_end_of_a_call_holds_nobody_up_and_is_shown_before_what_must_f
         await here.queue.tell(ToolProgress("c1", terminal_id=terminal_id, output="o"))
         await here.queue.shown()
         here.repository.held = anyio.Event()
-        with anyio.fail_after(1):
+        with anyio.fail_after(20):
             await here.queue.tell(FINISHED)
         assert FINISHED not in here.sent
         here.repository.held.set()
@@ -545,7 +545,7 @@ async def test_a_call_that_only_looks_begins_beside_the_keeping_and_whoever_must
     async with desk() as here:
         here.repository.held = anyio.Event()
         looking = replace(STARTED, kind=ToolKind.READ)
-        with anyio.fail_after(1):
+        with anyio.fail_after(20):
             await here.queue.tell(UsageChanged(1, 2))
             await here.queue.tell(looking)
         await here.repository.waiting.wait()
@@ -626,7 +626,7 @@ async def test_a_cancelled_turn_is_answered_when_its_end_is_kept():
     async with desk() as here:
         await here.queue.tell(STARTED)
         here.writer.note(Change(touch=True))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await here.queue.flush(within=60)
         assert [change.touch for change in here.repository.changes] == [False, True]
         assert here.repository.durable[-1]

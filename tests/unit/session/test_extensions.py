@@ -74,7 +74,7 @@ async def test_other_looks_are_taken_behind_its_own_and_make_it_no_slower(tmp_pa
     (tmp_path / "commands").mkdir()
     back, warned, seen = threading.Event(), list[str](), list[object]()
     sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
-    made = Impatient(sources, lambda: None, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
+    made = SessionExtensions(sources, lambda: None, NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str))
     (tmp_path / "commands" / "explain.md").write_text("Do it.")
     await made.ready(ask=True, early=lambda devices: (lambda: seen.append([each.name for each in made.offered()]),))
     assert seen == [["explain"]]
@@ -172,7 +172,7 @@ async def test_a_disk_that_hangs_keeps_no_other_session_from_its_look(tmp_path: 
     sources = ExtensionSources(str(tmp_path / "config.toml"), str(tmp_path), TrustedFolders("", print))
     parts = NoUser(), SessionOptions(), str, warned.append, AgentLibrary(str)
     slow, other = Impatient(sources, hangs, *parts), SessionExtensions(sources, lambda: None, *parts)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: slow.ready(ask=True, threads=threads))
             await all_tasks_blocked()

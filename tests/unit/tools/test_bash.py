@@ -258,7 +258,7 @@ async def test_cancelling_kills_the_command_and_goes_on_as_a_cancellation():
     async def run() -> None:
         results.append(await bench.execute(invocation))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             while not bench.terminal.started:

@@ -367,11 +367,11 @@ async def test_nobody_waits_for_a_disk_that_does_not_answer():
     reader = NoteReader(seconds=0.05)
     try:
         assert await reader.read(look) is None
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert await reader.read(FoundNotes) is None, "one look at a time"
     finally:
         answers.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while await reader.read(lambda: FoundNotes(troubles=("now",))) != FoundNotes(troubles=("now",)):
             await checkpoint()
 
