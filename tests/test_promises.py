@@ -43,7 +43,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "what is committed in groups survives a kill": {
         "unit/store/test_session_deaths.py": (
-            "test_twenty_killed_writers_leave_every_change_they_acknowledged_whole_and_once",
+            "test_killed_writers_leave_every_change_they_acknowledged_whole_and_once",
         ),
         "unit/store/test_audit_deaths.py": ("test_any_row_of_deaths_leaves_a_file_that_verifies",),
         "e2e/test_killed_turns.py": (
