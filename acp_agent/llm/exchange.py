@@ -398,10 +398,13 @@ class EventStream:
             try:
                 self._chunks = (await self._checked()).chunks(ANSWER_LIMIT)
                 break
-            except BaseException as error:
+            except ProviderError as error:
                 await self._sent.aclose()
-                if not (isinstance(error, ProviderError) and self._adapts(error)):
+                if not self._adapts(error):
                     raise
+            except BaseException:
+                await self._sent.aclose()
+                raise
         self._events = server_events(self._chunks)
         return self._events
 
