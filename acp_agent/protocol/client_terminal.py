@@ -179,8 +179,8 @@ _KILL_GRACE = 5.0
 """Seconds that the editor gets to end a killed command and to send its output."""
 _LAST_UPDATES = 5.0
 """Seconds that the last update of a call may take to go out before its terminal is released."""
-_DELTA_LIMIT = 64 * 1024
-"""Characters of new output in one update."""
+_DELTA_LIMIT = 24 * 1024
+"""Characters of new output in one update: more than anybody reads until the next one. The result has the output."""
 _OUTPUT_LIMIT = 1024 * 1024
 """Bytes that the editor is asked to keep. Every look carries all of them. TypeScript clients close the connection on a
 line over 32 MiB, which escaped output reaches at a sixth of that."""
