@@ -334,7 +334,7 @@ class AuditLog:
             if self._lost and (error := self._write()):
                 return error
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            self._make_folder()
             with private_file(self.path) as fd, private_file(self._head) as head_fd:
                 reserve_space(fd, _ROOM)
                 reserve_space(head_fd, _HEAD_ROOM)
@@ -345,7 +345,7 @@ class AuditLog:
     def _write(self, *records: Record) -> str:
         """Append records, after one of the lost records. Return why that was not possible, or ""."""
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            self._make_folder()
             with private_file(self._head) as head_fd:
                 lock(head_fd)
                 self._append(head_fd, [self._lost, *records] if self._lost else records)
@@ -353,6 +353,11 @@ class AuditLog:
             return error.strerror or str(error)
         self._lost, self._written = None, True
         return ""
+
+    def _make_folder(self) -> None:
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def _append(self, head_fd: int, records: Sequence[Record]) -> None:
         """Append records, mark unfinished lines, and move the head, which is locked. Raises OSError."""

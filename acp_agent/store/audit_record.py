@@ -8,8 +8,9 @@ written for every tool (null for tools that have none), and `truncated` for ever
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from enum import StrEnum
+from functools import cache
 from typing import ClassVar, Literal, TypeAlias, cast
 
 from acp_agent.core.data import frozen
@@ -242,11 +243,17 @@ Record: TypeAlias = ToolRecord | EgressRecord | ContinuesRecord | TornRecord | L
 def members(record: Record | Outcome) -> JsonObject:
     """Return a record as JSON."""
     data: JsonObject = {}
-    for field in fields(record):
-        value: object = getattr(record, field.name)
-        if value is not None or field.name in KEPT:
-            data[field.name] = members(cast("Outcome", value)) if is_dataclass(value) else cast("Json", value)
+    for name in _names(type(record)):
+        value: object = getattr(record, name)
+        if value is not None or name in KEPT:
+            inner = hasattr(value, "__dataclass_fields__")
+            data[name] = members(cast("Outcome", value)) if inner else cast("Json", value)
     return data
+
+
+@cache
+def _names(kind: type[Record | Outcome]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 Redact: TypeAlias = Callable[[str], str]
