@@ -76,7 +76,7 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
 
 
 def test_other_threads_get_their_turn_while_a_long_text_is_looked_through():
-    text, over, turns = "a line like any other of a log\n" * 60_000, threading.Event(), 0
+    text, over, turns = "a line like any other of a log\n" * 150_000, threading.Event(), 0
 
     def look() -> None:
         assert defused(text) == text
