@@ -103,8 +103,11 @@ class Reply:
                         break
         finally:
             if isinstance(events, AsyncGenerator):
-                with anyio.move_on_after(_CLOSING, shield=True):
+                if self.done is not None:  # nothing is left to close but the generators
                     await events.aclose()
+                else:
+                    with anyio.move_on_after(_CLOSING, shield=True):
+                        await events.aclose()
         if self.done is None:
             raise ProviderError("the answer broke off before its end", kind=ProviderErrorKind.PROTOCOL)
         if not self._said:  # the endpoint does not stream
@@ -451,7 +454,8 @@ class _Turn:
         finally:
             fit = with_fit_calls(reply.message, self._history.call_ids, agent.limits.max_calls)
             received = hooks.selection.received(fit.message)
-            received = replace(received, answered={**received.answered, **fit.answered})
+            if fit.answered:
+                received = replace(received, answered={**received.answered, **fit.answered})
             self._kept_reply = self._history.append(received.message) or self._kept_reply
             self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke

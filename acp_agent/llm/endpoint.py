@@ -214,7 +214,8 @@ def _finite(text: str) -> float:
     return value
 
 
-# One decoder for all calls: `json.loads` with options builds a new one each time, which costs more than the parse.
+# One of each for all calls: `json.loads` with options builds a new one each time, which costs more than the parse.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 

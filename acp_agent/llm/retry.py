@@ -151,8 +151,10 @@ class SanitizingProvider(WrapperProvider):
                         case ModelThought(delta):
                             yield ModelThought(thought.feed(delta))
                         case ModelDone():
-                            yield ModelThought(thought.feed("", last=True))
-                            yield ModelText(text.feed("", last=True) if spoke else defused(event.message.text))
+                            if rest := thought.feed("", last=True):
+                                yield ModelThought(rest)
+                            if rest := text.feed("", last=True) if spoke else defused(event.message.text):
+                                yield ModelText(rest)
                             yield event
         except ProviderError as error:
             if thought_rest := thought.feed("", last=True):

@@ -40,6 +40,7 @@ from acp_agent.net.http1 import (
     HttpRequest,
     address_of,
     connect,
+    head_bytes,
     request_bytes,
     system_trust,
     unpacked,
@@ -243,26 +244,25 @@ class _Connections:
         self._tls: ssl.SSLContext | None = None
         self._proxied: bool | None = None  # None until it was looked up
         self._httpx: httpx.AsyncClient | None = None
+        self._last: tuple[object, Address, bytes] = None, Address("", "", 0), b""  # what was asked last, and its head
 
     async def begin(self, request: HttpRequest, headers: Mapping[str, str]) -> _Exchange:
         """Send a request with these headers and return it with its open response. Raises HttpError."""
-        try:
-            parsed = urlsplit(request.url)
-        except ValueError:
-            raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None
-        address = address_of(parsed)
+        asked = request.url, headers, request.body is not None
+        if self._last[0] != asked:
+            self._last = asked, *_prepared(*asked)
+        _, address, head = self._last
         if self._proxied is None:
             self._proxied = _names_proxy()
         if self._proxied and address.host not in _LOOPBACK:  # a proxy cannot reach a model on this machine
             if self._httpx is None:
                 self._httpx = _httpx_client()
             return await _proxied_exchange(self._httpx, request, headers)
-        sent = request_bytes(request, parsed, address, headers)
         connection = self._take(address) or await connect(address, await self._trusted(address))
         give_back = partial(self._give_back, self._idle, address, connection)
         exchange = DirectExchange(connection, request.read_timeout, give_back)
         try:
-            await exchange.begin(sent)
+            await exchange.begin(request_bytes(head, request.body))
         except BaseException:
             await exchange.aclose()
             raise
@@ -303,6 +303,16 @@ class _Connections:
         through, self._httpx = self._httpx, None
         if through is not None:
             await through.aclose()
+
+
+def _prepared(url: str, headers: Mapping[str, str], has_body: bool) -> tuple[Address, bytes]:  # noqa: FBT001 - see `begin`
+    """Return the address of a request and its head. Raises HttpError."""
+    try:
+        parsed = urlsplit(url)
+    except ValueError:
+        raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None
+    address = address_of(parsed)
+    return address, head_bytes(parsed, address, headers, has_body=has_body)
 
 
 # ------------------------------------------------------------------------------------------------ proxies

@@ -274,25 +274,32 @@ _VALUE: Final = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff]
 _SAFE: Final = "/%:=&?~+!$,;'@()*[]"
 
 
-def request_bytes(request: HttpRequest, parsed: SplitResult, address: Address, headers: Mapping[str, str]) -> bytes:
-    """Return a request as it is sent. Raises HttpError for a header that cannot be sent."""
+def head_bytes(parsed: SplitResult, address: Address, headers: Mapping[str, str], *, has_body: bool) -> bytes:
+    """Return the head of a request, without the end and the length of its body.
+
+    Raises HttpError for a header that cannot be sent.
+    """
     sent = {"host": address.authority, "accept": "*/*", "accept-encoding": "gzip", **headers}
     if parsed.username is not None:
         pair = f"{unquote(parsed.username)}:{unquote(parsed.password or '')}"
         sent["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    sent.pop("transfer-encoding", None)
-    if request.body is not None:
-        sent["content-length"] = str(len(request.body))
+    for name in ("transfer-encoding", "content-length"):
+        sent.pop(name, None)
     try:
         target = quote(f"{parsed.path or '/'}{'?' if parsed.query else ''}{parsed.query}", safe=_SAFE)
     except UnicodeEncodeError:  # a byte of the environment that is no UTF-8
         raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None
-    lines = [f"{'GET' if request.body is None else 'POST'} {target} HTTP/1.1"]
+    lines = [f"{'POST' if has_body else 'GET'} {target} HTTP/1.1"]
     for name, value in sent.items():
         if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(value)):
             raise HttpError(_Kind.PROTOCOL, NOT_SENDABLE)
         lines.append(f"{name}: {value}")
-    return "\r\n".join((*lines, "", "")).encode("latin-1") + (request.body or b"")
+    return "\r\n".join((*lines, "")).encode("latin-1")
+
+
+def request_bytes(head: bytes, body: bytes | None) -> bytes:
+    """Return a request as it is sent."""
+    return b"%s\r\n" % head if body is None else b"%scontent-length: %d\r\n\r\n%s" % (head, len(body), body)
 
 
 class _Response:

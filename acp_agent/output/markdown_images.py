@@ -212,9 +212,13 @@ class AnswerGuard:
 
     def __init__(self) -> None:
         self._guards = (ControlGuard(), HtmlGuard(), ImageGuard())
+        self._begun = False
 
     def feed(self, chunk: str, *, last: bool = False) -> str:
         """Return the text that later chunks cannot change, maybe none. With `last`, return all that is left."""
+        if not (chunk or self._begun):
+            return ""
+        self._begun = True
         for guard in self._guards:
             chunk = guard.feed(chunk, last=last)
         return chunk
