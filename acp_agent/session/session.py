@@ -207,23 +207,21 @@ class Session:
         self.id = opening.record.id
         self.editor = opening.editor
         self.workspace = opening.workspace
-        self.options = options
-        self.choices = choices
+        self.options, self.choices = options, choices
         self.active = replace(options)
         self._granted: SessionOptions | None = None  # what the running turn may do without the limits of an agent
         self.languages: SharedLanguages | None = None
         self.resident = True
         self.turns = TurnSlot()
         self.notices = PendingNotices(notices)
-        self.transcript = Transcript(
-            opening.record, self._show, dependencies.background, self.notices.warn, dependencies.clock
-        )
+        needs = dependencies.background, self.notices.warn, dependencies.clock
+        self.transcript = Transcript(opening.record, self._show, *needs)
         self._dependencies = dependencies
         self._saved = saved
         self._engine: SessionEngine | None = None
         self._engine_lock = anyio.Lock(fast_acquire=True)
         self._redact = dependencies.redact
-        self._reads_only = False
+        self._reads_only = self._was_evicted = False
         self.only_tools: tuple[str, ...] | None = None
         self.agent_tools: Selection | None = None
         self._loosest = Mode.CODE
@@ -231,7 +229,6 @@ class Session:
         self._stored = StoredOptions(options, None if saved is None else saved.options)
         self._schedule: Scheduler | None = None
         self._has_schedule = saved is not None and saved.has_schedule
-        self._was_evicted = False
         self._moved_from = ""
         self._usage: UsageTotals | None = None  # the state before the eviction
 
@@ -244,6 +241,8 @@ class Session:
             AgentError: The configuration is not usable, or the store cannot be read.
 
         """
+        if self._engine is not None and not self._engine_lock.locked():
+            return self._engine
         async with self._engine_lock:
             if self._engine is None:
                 evicted = self._saved is None and self._was_evicted
@@ -471,8 +470,8 @@ class Session:
         if self.turns.busy:
             await self.transcript.tell(event)
 
-    async def _show(self, event: Event) -> None:
-        await self.editor.show(event)
+    def _show(self, event: Event) -> Awaitable[None]:
+        return self.editor.show(event)
 
     async def replay(self) -> None:
         """Show the stored conversation again. Raises StoreUnavailable."""
@@ -510,7 +509,8 @@ class Session:
         self.active.copy_from(active)  # the gates share this object
 
     def _under_agent(self, options: SessionOptions) -> SessionOptions:
-        return options if tighter(options.mode, self._loosest) is options.mode else replace(options, mode=self._loosest)
+        mode = tighter(options.mode, self._loosest)
+        return options if mode is options.mode else replace(options, mode=mode)
 
     async def apply_choice(self) -> None:
         """Put a stricter mode or approval level in force for the rest of the running turn.

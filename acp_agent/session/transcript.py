@@ -237,7 +237,7 @@ def joined(events: Sequence[Event], redact: Redact) -> Iterator[Event]:
         else:
             pieces = [event for event in run if isinstance(event, TextDelta | ThoughtDelta)]
             text = "".join(piece.text for piece in pieces)
-            yield replace(pieces[0], text=redact(text) if len(pieces) > 1 else text)
+            yield pieces[0] if len(pieces) == 1 else replace(pieces[0], text=redact(text))
 
 
 def _message(event: Event) -> tuple[type, str] | None:
@@ -294,7 +294,6 @@ class Transcript(EventQueue):
     async def tell(self, event: Event) -> None:
         """Store and show one event."""
         if isinstance(event, UserMessage):
-            self.record = replace(self.record, prompts=self.record.prompts + 1)
             self._touch(Change(prompted=1, touch=True))
         await super().tell(event)
 
@@ -322,7 +321,9 @@ class Transcript(EventQueue):
 
     def _touch(self, change: Change) -> None:
         """Move the session to the head of the list."""
-        self.record = replace(self.record, updated_at=max(self.record.updated_at, self._clock()))
+        record, now = self.record, self._clock()
+        prompts = record.prompts + change.prompted
+        self.record = replace(record, prompts=prompts, updated_at=max(record.updated_at, now))
         self._writer.note(change)
 
     # ------------------------------------------------------------------------------------- changing

@@ -106,7 +106,7 @@ class TranscriptWriter:
         """Whether everything is written: no event waits, and the last attempt succeeded."""
         if self.repository is None or self._writing is not None or self._failing_since is not None:
             return False
-        return not self._held_back and self._change == Change()
+        return not self._held_back and self._change == _NOTHING
 
     @property
     def waiting(self) -> Sequence[TranscriptEvent]:
@@ -244,12 +244,13 @@ class TranscriptWriter:
         if self._state is None:
             return _NOTHING
         now, before = await self._state(), self._written
-        return Change(
-            history=None if _same(now.history, before.history) else now.history,
-            usage=None if now.usage == before.usage else now.usage,
-            model=None if now.model == before.model else now.model,
-            seen=None if now.seen is before.seen else now.seen,
-        )
+        history = None if _same(now.history, before.history) else now.history
+        usage = None if now.usage == before.usage else now.usage
+        model = None if now.model == before.model else now.model
+        seen = None if now.seen is before.seen else now.seen
+        if history is None and usage is None and model is None and seen is None:
+            return _NOTHING
+        return Change(history=history, usage=usage, model=model, seen=seen)
 
     def _note_failure(self, error: StoreUnavailable, *, lasting: bool) -> None:
         now = anyio.current_time()
