@@ -80,6 +80,7 @@ class ProcessServices:
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
+        self._newest: tuple[LlmSettings, Catalog] | None = None  # the catalog that was asked for last
         self._outdated: list[Catalog] = []  # running turns may still use the old models
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
@@ -92,6 +93,7 @@ class ProcessServices:
         self.gate_memories = GateMemories()
         self._swept: tuple[tuple[str, ...], float] = (), 0.0
         self._looks: dict[tuple[tuple[str, ...], FileSettings], FolderLook] = {}
+        self._last_look: tuple[Loaded, Sequence[str], FolderLook] | None = None
         self._rules: tuple[float, FolderRules] | None = None  # the newest
         self.look_threads = anyio.CapacityLimiter(_LOOKS)
         self.run_slots = RunSlots()
@@ -164,12 +166,15 @@ class ProcessServices:
 
     def folder_look(self, loaded: Loaded, folders: Sequence[str]) -> FolderLook:
         """Return the reader of a folder's state. Sessions with the same folders and file rules share it."""
+        if (last := self._last_look) is not None and last[0] is loaded and last[1] == folders:
+            return last[2]
         key = tuple(folders), loaded.settings.tools.file
         newest, look = next(reversed(self._looks.items()), (None, None))
         if look is not None and newest == key:  # cheap, since the settings are mostly the same object
             return look
         look = self._looks.pop(key, None) or FolderLook(self.background)
         self._looks[key] = look  # the newest is last
+        self._last_look = loaded, folders, look  # to hash the settings takes time
         for oldest in [*self._looks][: max(len(self._looks) - _MOST_LOOKS, 0)]:
             del self._looks[oldest]
         return look
@@ -269,9 +274,12 @@ class ProcessServices:
 
     def catalog(self, settings: LlmSettings) -> Catalog:
         """Return the catalog of a configuration. Sessions with equal configurations share it and its connections."""
+        if self._newest is not None and self._newest[0] is settings:  # to hash settings takes time
+            return self._newest[1]
         key = settings.providers, settings.models
         if key not in self._catalogs:
             self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
+        self._newest = settings, self._catalogs[key]
         return self._catalogs[key]
 
     def forget_keys(self) -> None:
@@ -283,7 +291,7 @@ class ProcessServices:
             self.credentials.forget()
         finally:
             self._outdated += self._catalogs.values()
-            self._catalogs = {}
+            self._catalogs, self._newest = {}, None
 
     async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
         """Ask the providers for their models, if the configuration wants it. Run it as a background task."""

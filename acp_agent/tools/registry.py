@@ -141,6 +141,7 @@ class Registry:
         self._tools: Mapping[str, RegisteredTool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {', '.join(tool.name for tool in tools)}")
+        self._specs = [tool.spec for tool in tools if tool.name != AgentAction.name]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ class Registry:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that the model may call, without aliases and without `agent_action`."""
-        return tuple(tool.spec() for tool in self._tools.values() if tool.name != AgentAction.name)
+        return tuple([spec() for spec in self._specs])
 
     def is_starting(self, name: str) -> bool:
         """Return False: the tools of an agent are always there."""
