@@ -343,11 +343,17 @@ class StoredHistory:
             connection.execute(_SET_MESSAGE, (self._session, seq, role, body))
 
     def gains_little(self, messages: Sequence[Message]) -> bool:
-        """Return whether `write` would only append a few short messages."""
+        """Return whether `write` would only append a few short messages, or replace the last one by them.
+
+        The end of a cancelled turn adds a note to the user's message, which is stored already.
+        """
         stored = self._stored
-        if stored is None or self._long or messages[: len(stored)] != stored:
+        if stored is None or self._long:
             return False
-        parts = [part for message in messages[len(stored) :] for part in message.parts]
+        same = len(stored) if messages[: len(stored)] == stored else len(stored) - 1
+        if same < 0 or messages[:same] != stored[:same]:
+            return False
+        parts = [part for message in messages[same:] for part in message.parts]
         return len(parts) <= _FEW and sum(map(_length, parts)) <= _LITTLE
 
     def put_back(self, connection: sqlite3.Connection) -> None:

@@ -141,3 +141,29 @@ async def test_long_events_and_messages_are_written_in_the_thread(path, threads)
         await database.aclose()
     wanted = {"unknown history", "long text", "long message", "behind it", "picture"}
     assert stays == {"short": True, **dict.fromkeys(wanted, False)}
+
+
+async def test_a_note_that_is_added_to_the_last_message_is_written_in_the_loop(path, threads):
+    """A cancelled turn ends with one, and the user waits for its answer."""
+    here = threading.current_thread()
+    first, answer, asked = (Message(role, (TextPart(role),)) for role in (Role.USER, Role.ASSISTANT, Role.USER))
+    noted = Message(Role.USER, (*asked.parts, TextPart("cancelled")))
+    database = Database(str(path), print)
+    try:
+        sessions = SessionStore(database)
+        repository = await sessions.create(SessionRecord("s", "/", created_at=1, updated_at=1), SessionOptions())
+        for messages, stays in (
+            ((first, answer, asked), False),
+            ((first, answer, noted), True),
+            ((first, noted), False),  # more than the last one has changed
+            ((first,), True),
+            ((Message(Role.USER, (TextPart("a" * 20_000),)),), False),
+        ):
+            threads.clear()
+            await repository.write(Change(history=HistoryState(messages)), durable=False)
+            assert (threads == [here]) is stays
+            snapshot = await repository.snapshot()
+            assert snapshot is not None
+            assert snapshot.history.messages == messages
+    finally:
+        await database.aclose()
