@@ -255,10 +255,6 @@ def read_arguments(raw: str) -> JsonObject | None:
         return None
 
 
-# One encoder for all requests, as with the decoder.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
 def write(value: JsonObject) -> bytes:
     """Return compact UTF-8, keys in the given order. The same value gives the same bytes, for prompt caching."""
     return _ENCODER.encode(value).encode("utf-8", "replace")

@@ -395,9 +395,6 @@ def temperature_levels(
     return Levels((DEFAULT, *presets), DEFAULT) if usual is None else Levels(presets, usual)
 
 
-_NOTHING_CHOSEN: Final = ModelOptions(temperature=None)
-
-
 def options_for(config: ProviderConfig, level: str, preset: str) -> ModelOptions:
     """Return the request options for a level of thinking and a temperature preset.
 
@@ -411,8 +408,8 @@ def _options(kind: ProviderType, level: str, preset: str) -> ModelOptions:
     temperature = TEMPERATURES.get(preset)
     match level:
         case "" | "default":
-            return _NOTHING_CHOSEN if temperature is None else ModelOptions(temperature=temperature)
-        case "off" if config.type is not ProviderType.OLLAMA:
+            return ModelOptions(temperature=temperature)
+        case "off" if kind is not ProviderType.OLLAMA:
             return ModelOptions(effort=Effort.NONE, temperature=temperature)
         case "on" | "off":
             return ModelOptions(thinking=level == ON, temperature=temperature)

@@ -70,8 +70,7 @@ class ProcessServices:
         background   starts a task that may live as long as the process
         choices      returns the models and levels that can be chosen under a configuration
         """
-        self.background = background
-        self.choices = choices
+        self.background, self.choices = background, choices
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
         self.redactor = redactor(loaded, self.secrets)
@@ -93,7 +92,6 @@ class ProcessServices:
         self.gate_memories = GateMemories()
         self._swept: tuple[tuple[str, ...], float] = (), 0.0
         self._looks: dict[tuple[tuple[str, ...], FileSettings], FolderLook] = {}
-        self._last_look: tuple[Loaded, Sequence[str], FolderLook] | None = None
         self._rules: tuple[float, FolderRules] | None = None  # the newest
         self.look_threads = anyio.CapacityLimiter(_LOOKS)
         self.run_slots = RunSlots()
@@ -166,15 +164,12 @@ class ProcessServices:
 
     def folder_look(self, loaded: Loaded, folders: Sequence[str]) -> FolderLook:
         """Return the reader of a folder's state. Sessions with the same folders and file rules share it."""
-        if (last := self._last_look) is not None and last[0] is loaded and last[1] == folders:
-            return last[2]
         key = tuple(folders), loaded.settings.tools.file
         newest, look = next(reversed(self._looks.items()), (None, None))
         if look is not None and newest == key:  # cheap, since the settings are mostly the same object
             return look
         look = self._looks.pop(key, None) or FolderLook(self.background)
         self._looks[key] = look  # the newest is last
-        self._last_look = loaded, folders, look  # to hash the settings takes time
         for oldest in [*self._looks][: max(len(self._looks) - _MOST_LOOKS, 0)]:
             del self._looks[oldest]
         return look

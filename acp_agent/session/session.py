@@ -214,8 +214,9 @@ class Session:
         self.resident = True
         self.turns = TurnSlot()
         self.notices = PendingNotices(notices)
-        needs = dependencies.background, self.notices.warn, dependencies.clock
-        self.transcript = Transcript(opening.record, self._show, *needs)
+        self.transcript = Transcript(
+            opening.record, self._show, dependencies.background, self.notices.warn, dependencies.clock
+        )
         self._dependencies = dependencies
         self._saved = saved
         self._engine: SessionEngine | None = None
@@ -509,8 +510,7 @@ class Session:
         self.active.copy_from(active)  # the gates share this object
 
     def _under_agent(self, options: SessionOptions) -> SessionOptions:
-        mode = tighter(options.mode, self._loosest)
-        return options if mode is options.mode else replace(options, mode=mode)
+        return options if tighter(options.mode, self._loosest) is options.mode else replace(options, mode=self._loosest)
 
     async def apply_choice(self) -> None:
         """Put a stricter mode or approval level in force for the rest of the running turn.

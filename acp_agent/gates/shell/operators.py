@@ -9,7 +9,9 @@ from typing import NamedTuple
 from acp_agent.text import lazy_regex
 
 _ANY = "?"
-_LONGEST_NUMBER = 32  # characters; bash keeps 64 bits
+_RANGE = 2**64
+"""Bash counts with so many numbers: behind the largest comes the smallest."""
+_AT_ONCE = 4000  # decimal digits; Python reads no more
 _NUMBER = lazy_regex(r"[( \t]*([+-]?)[ \t]*(?:0[xX]([0-9A-Fa-f]+)|0([0-7]*)|([1-9][0-9]*))[ \t)]*", re.ASCII)
 
 
@@ -112,12 +114,19 @@ def sliced(value: str, numbers: list[str]) -> str | None:
 
 def _number(text: str) -> int | None:
     """Return the value of a number as bash writes it: `010` is octal; None if it is no plain number."""
-    found = _NUMBER.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+    found = _NUMBER.fullmatch(text)
     if found is None:
         return None
     sign, hexadecimal, octal, decimal = found.groups()
-    number = int(hexadecimal, 16) if hexadecimal else int(decimal) if decimal else int(octal or "0", 8)
-    return -number if sign == "-" else number
+    if decimal:
+        number = 0
+        for at in range(0, len(decimal), _AT_ONCE):
+            digits = decimal[at : at + _AT_ONCE]
+            number = (number * 10 ** len(digits) + int(digits)) % _RANGE
+    else:
+        number = int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8)
+    number = (-number if sign == "-" else number) % _RANGE
+    return number - _RANGE if number >= _RANGE // 2 else number
 
 
 CASES = frozenset(("^", "^^", ",", ",,", "U", "u", "L"))

@@ -35,6 +35,7 @@ def expansions(choose: random.Random) -> tuple[str, str]:
         ]
     shapes += [f"x: {number}", f"x: {number}:{abs(number)}", f"x:({number}):{-abs(number)}"]
     octal = f"0{number % 8}{abs(number) % 8}"
+    shapes += [f"x:{2**64 + abs(number)}", f"x: {number - 2**65}", f"x:{'0' * 5000}{abs(number) % 8}"]
     shapes += [f"x:{octal}", f"x:{abs(number):#x}", "x:n", "x:n:n", "x:1:n", "x:$n", "x:${n}", "x: -1:$n", "x~~", "x~"]
     shapes += ["x^", "x^^", "x,", "x,,", "x@U", "x@u", "x@L", "!y"]
     return value, choose.choice(shapes)
