@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
@@ -193,6 +194,30 @@ def function_tool(spec: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
+class _SameObject:
+    """A key of a cache for an object that cannot be hashed. It is equal only to a key of the same object."""
+
+    def __init__(self, value: JsonObject) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameObject) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@lru_cache(maxsize=512)
+def _tool_bytes(name: str, description: str, parameters: _SameObject) -> bytes:
+    function: JsonObject = {"name": name, "description": description, "parameters": parameters.value}
+    return write({"type": "function", "function": function})
+
+
+def tool_bytes(spec: ToolSpec) -> bytes:
+    """Return the JSON of `function_tool`. Sessions share it, since their tools have the same parameters object."""
+    return _tool_bytes(spec.name, spec.description, _SameObject(spec.parameters))
+
+
 def arguments_text(use: ToolUsePart) -> str:
     """Return a call's arguments as valid JSON, even if the model's were not: many servers refuse any other history."""
     return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
@@ -260,14 +285,19 @@ def write(value: JsonObject) -> bytes:
     return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
+def write_all(values: Iterable[JsonObject]) -> bytes:
+    """Return several objects as `KeptJson` takes them."""
+    return b",".join(map(write, values))
+
+
 class KeptJson(Generic[_Item]):
     """A cache of the JSON of a list's items, such as a conversation's, from one request to the next.
 
-    make   returns the JSON objects of an item; may return none
+    made   returns the JSON of an item, without brackets if it is several objects; may be empty
     """
 
-    def __init__(self, make: Callable[[_Item], Iterable[JsonObject]]) -> None:
-        self._make = make
+    def __init__(self, made: Callable[[_Item], bytes]) -> None:
+        self._made = made
         self._items: tuple[_Item, ...] = ()
         self._written: list[bytes] = []  # of each item
 
@@ -281,9 +311,6 @@ class KeptJson(Generic[_Item]):
             written = [before[id(item)] if id(item) in before else self._made(item) for item in now]
         self._items, self._written = now, written
         return b"[%s]" % b",".join(filter(None, written))
-
-    def _made(self, item: _Item) -> bytes:
-        return b",".join(map(write, self._make(item)))
 
 
 def replace_surrogates(text: str) -> str:

@@ -46,8 +46,10 @@ from acp_agent.llm.endpoint import (
     have_images,
     read_arguments,
     text_of_arguments,
+    tool_bytes,
     tool_use,
     write,
+    write_all,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -384,10 +386,10 @@ class OpenAIProvider(HttpProvider):
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         super().__init__(endpoint, http)
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
-        self._systems = KeptJson(_system)
+        self._systems = KeptJson[str](lambda prompt: write_all(_system(prompt)))
         self._without_images: tuple[Message, ...] = ()
-        self._messages = KeptJson[Message](partial(_wire, endpoint.maker, self._quirks))
-        self._tools = KeptJson[ToolSpec](lambda spec: [function_tool(spec)])
+        self._messages = self._kept_messages()
+        self._tools = KeptJson[ToolSpec](tool_bytes)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -423,6 +425,10 @@ class OpenAIProvider(HttpProvider):
         tail = tail.replace(b'"tools":[]', b'"tools":' + self._tools.write(request.tools), 1)
         return b'%s"messages":%s%s' % (head, messages, tail)
 
+    def _kept_messages(self) -> KeptJson[Message]:
+        maker, quirks = self._endpoint.maker, self._quirks
+        return KeptJson(lambda message: write_all(_wire(maker, quirks, message)))
+
     def _told(self, request: ModelRequest) -> Sequence[Message]:
         """Return the conversation without the parts that the model does not take. Only new messages are searched."""
         messages, known = request.messages, self._without_images
@@ -437,7 +443,7 @@ class OpenAIProvider(HttpProvider):
             return False
         self._quirks |= {quirk}
         if quirk is OpenAIQuirk.SHORT_IDS:  # all messages are written anew
-            self._messages = KeptJson[Message](partial(_wire, self._endpoint.maker, self._quirks))
+            self._messages = self._kept_messages()
         return True
 
     def _feed(self, reply: OpenAIReply, event: ServerEvent) -> list[ModelText | ModelThought]:

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.llm.endpoint import MAX_DEPTH, as_count, read_arguments, read_object, replace_surrogates, write
+from acp_agent.core.types import ToolKind, ToolSpec
+from acp_agent.llm.endpoint import (
+    MAX_DEPTH,
+    as_count,
+    function_tool,
+    read_arguments,
+    read_object,
+    replace_surrogates,
+    tool_bytes,
+    write,
+)
+from acp_agent.tools.read import Read
 from tests.rows import each_row
 
 JSON = st.recursive(
@@ -78,3 +89,15 @@ def test_a_count_is_a_positive_integer_or_nothing() -> None:
 
 def test_text_with_a_lone_surrogate_can_be_sent() -> None:
     assert write({"a": "x\ud83d"}) == b'{"a":"x?"}'
+
+
+def test_the_tools_of_all_sessions_are_written_once() -> None:
+    one, two = Read().spec(), Read().spec()
+    assert tool_bytes(one) is tool_bytes(two)
+    assert tool_bytes(one) == write(function_tool(one))
+
+
+def test_a_tool_with_other_words_or_parameters_is_written_anew() -> None:
+    specs = [ToolSpec("a", words, {"type": kind}, ToolKind.READ, mutates=False) for words in "xy" for kind in "xy"]
+    assert [tool_bytes(each) for each in specs] == [write(function_tool(each)) for each in specs]
+    assert len({tool_bytes(each) for each in specs}) == 4
