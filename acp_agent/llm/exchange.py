@@ -368,6 +368,15 @@ ANSWER_LIMIT: Final = 64 * 1024 * 1024
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")
 
 
+async def _check_events(endpoint: ModelEndpoint, answer: StreamedResponse) -> None:
+    """Raise ProviderError if the status is not 2xx, or the answer is not an event stream."""
+    if not answer.succeeded:
+        raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
+    content_type = answer.headers.get("content-type", "").lower()
+    if content_type.startswith(_NOT_EVENTS):
+        raise wrong_content(endpoint, content_type, await answer.excerpt())
+
+
 class EventStream:
     """The event stream of a request. `async with` opens it, gets its blocks of events, and closes it.
 
@@ -396,10 +405,9 @@ class EventStream:
         while True:
             self._sent = self._send(self._body())
             try:
-                self._chunks = (await self._checked()).chunks(ANSWER_LIMIT)
+                self._chunks = (await self._opened()).chunks(ANSWER_LIMIT)
                 break
             except ProviderError as error:
-                await self._sent.aclose()
                 if not self._adapts(error):
                     raise
             except BaseException:
@@ -408,13 +416,13 @@ class EventStream:
         self._events = server_events(self._chunks)
         return self._events
 
-    async def _checked(self) -> StreamedResponse:
-        answer, endpoint = await self._sent.open(), self._endpoint
-        if not answer.succeeded:
-            raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
-        content_type = answer.headers.get("content-type", "").lower()
-        if content_type.startswith(_NOT_EVENTS):
-            raise wrong_content(endpoint, content_type, await answer.excerpt())
+    async def _opened(self) -> StreamedResponse:
+        try:
+            answer = await self._sent.open()
+            await _check_events(self._endpoint, answer)
+        except BaseException:
+            await self._sent.aclose()
+            raise
         return answer
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:

@@ -17,7 +17,7 @@ from acp_agent.llm.endpoint import (
     tool_bytes,
     write,
 )
-from acp_agent.tools.read import Read
+from acp_agent.tools.outline import Outline
 from tests.rows import each_row
 
 JSON = st.recursive(
@@ -92,7 +92,7 @@ def test_text_with_a_lone_surrogate_can_be_sent() -> None:
 
 
 def test_the_tools_of_all_sessions_are_written_once() -> None:
-    one, two = Read().spec(), Read().spec()
+    one, two = Outline().spec(), Outline().spec()
     assert tool_bytes(one) is tool_bytes(two)
     assert tool_bytes(one) == write(function_tool(one))
 
