@@ -410,9 +410,6 @@ class EventStream:
             except ProviderError as error:
                 if not self._adapts(error):
                     raise
-            except BaseException:
-                await self._sent.aclose()
-                raise
         self._events = server_events(self._chunks)
         return self._events
 

@@ -58,10 +58,6 @@ _TOGETHER = 5.0
 class ProcessServices:
     """The services that all sessions of a process share. It also makes the engines of the sessions."""
 
-    # What was asked for last, because to hash settings takes time.
-    _newest: tuple[LlmSettings, Catalog] | None = None
-    _last_look: tuple[Loaded, Sequence[str], FolderLook] | None = None
-
     def __init__(
         self,
         loaded: Loaded,
@@ -83,6 +79,7 @@ class ProcessServices:
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
+        self._newest: tuple[LlmSettings, Catalog] | None = None  # the catalog that was asked for last
         self._outdated: list[Catalog] = []  # running turns may still use the old models
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
@@ -173,7 +170,6 @@ class ProcessServices:
             return look
         look = self._looks.pop(key, None) or FolderLook(self.background)
         self._looks[key] = look  # the newest is last
-        self._last_look = loaded, folders, look
         for oldest in [*self._looks][: max(len(self._looks) - _MOST_LOOKS, 0)]:
             del self._looks[oldest]
         return look
@@ -273,7 +269,7 @@ class ProcessServices:
 
     def catalog(self, settings: LlmSettings) -> Catalog:
         """Return the catalog of a configuration. Sessions with equal configurations share it and its connections."""
-        if self._newest is not None and self._newest[0] is settings:
+        if self._newest is not None and self._newest[0] is settings:  # to hash settings takes time
             return self._newest[1]
         key = settings.providers, settings.models
         if key not in self._catalogs:
