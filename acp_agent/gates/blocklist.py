@@ -6,7 +6,7 @@ No rule, mode or approval lifts it. It is a tripwire and not a boundary: a model
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -90,6 +90,17 @@ class Substitution(StrEnum):
     ASK = "ask"  # the user decides
 
 
+@dataclass(slots=True)
+class _Codes:
+    """The patterns that block the program texts of one text, and the literals in them with their numbers of commands.
+
+    A command of which there are many forms has the same program text in most of them.
+    """
+
+    whole: dict[tuple[str, bool], str] = field(default_factory=dict[tuple[str, bool], str])
+    literals: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+
+
 @dataclass(frozen=True)
 class BlocklistPolicy:
     """The settings of the blocklist, in addition to the fixed core. A changed configuration makes a new policy.
@@ -111,40 +122,58 @@ class BlocklistPolicy:
         if found.hazards:
             return found.hazards[0]
         folder, here = "", not any(map(_sets_variables, found.walk()))  # a variable may name a proxy
+        codes = _Codes()
         for command in found.walk():
-            pattern = self._match(command, folder, here=here and _stays_here(command))
+            pattern = self._match(command, folder, codes, here=here and _stays_here(command))
             if pattern:
                 return pattern
             if command.name in ("cd", "pushd"):
                 folder = _folder(command, folder)
+        for command in (inner for each in found.ahead for inner in each.walk()):
+            pattern = self._match(command, "", codes, here=here and _stays_here(command))
+            if pattern:
+                return pattern
         return find_in_groups(found, self.groups, _matches)
 
-    def _match(self, command: Command, folder: str, *, here: bool) -> str:
+    def _match(self, command: Command, folder: str, codes: _Codes, *, here: bool) -> str:
         name = _VARIABLE.sub("", command.name).casefold()
         pattern = ("" if here else _named(name, self._names)) or destructive(command, folder)
         if not pattern and (self.blocked or name == "dd"):
             pattern = self._configured(command, name)
         interpreter = "" if pattern else tables().interpreter(command.name)
         for code in _codes(command, interpreter) if interpreter else ():
-            hazard = _UNREAD_CODE if is_cut(code) else code_hazard(code)
-            if hazard:
-                return hazard
-            # Program texts of another language hold shell texts. Literals inside literals are not followed.
-            texts = shell_texts(code, pipes=interpreter.endswith("awk"))
-            beside, left = ShellText(code), MAX_FOUND
-            for text in texts:
-                found = ShellText(text, beside).survey
-                left -= len(found.commands)
-                if found.hazards:
-                    return found.hazards[0]
-                if found.unread or left < 0:
-                    return _UNREAD_CODE
-                for inner in found.walk():
-                    name = inner.name.casefold()
-                    pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
-                    if pattern:
-                        return pattern
+            pipes = interpreter.endswith("awk")
+            if (code, pipes) not in codes.whole:
+                codes.whole[code, pipes] = self._in_code(code, codes, pipes=pipes)
+            pattern = pattern or codes.whole[code, pipes]
         return pattern
+
+    def _in_code(self, code: str, codes: _Codes, *, pipes: bool) -> str:
+        """Return the pattern that blocks a program text of another language; empty if none does."""
+        hazard = _UNREAD_CODE if is_cut(code) else code_hazard(code)
+        if hazard:
+            return hazard
+        # It holds shell texts. Literals inside literals are not followed.
+        beside, left = ShellText(code), MAX_FOUND
+        for text in shell_texts(code, pipes=pipes):
+            if text not in codes.literals:
+                found = ShellText(text, beside).survey
+                codes.literals[text] = self._in_literal(found), len(found.commands)
+            pattern, commands = codes.literals[text]
+            left -= commands
+            if pattern or left < 0:
+                return pattern or _UNREAD_CODE
+        return ""
+
+    def _in_literal(self, found: Survey) -> str:
+        if found.hazards or found.unread:
+            return found.hazards[0] if found.hazards else _UNREAD_CODE
+        for inner in found.walk():
+            name = inner.name.casefold()
+            pattern = _named(name, self._names) or destructive(inner, "") or self._configured(inner, name)
+            if pattern:
+                return pattern
+        return ""
 
     @cached_property
     def _allowed(self) -> frozenset[str]:

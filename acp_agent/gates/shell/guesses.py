@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 
 from acp_agent.gates.shell.command import CUT, Redirection
+from acp_agent.gates.shell.lines import ARRAY_READERS, ReadLines
 from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.words import (
     MAX_SHIFTS,
@@ -76,6 +77,7 @@ class Guesses:
     cut         whether more was printed than is kept
     piped       the number of characters that were read from pipes
     words       the number of words that were read so far, with the values of their variables
+    lines       the lines that `read` takes one after the other, if they are known
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -88,6 +90,7 @@ class Guesses:
     cut: bool = False
     piped: int = 0
     words: int = 0
+    lines: ReadLines | None = None
 
     def learn(self, name: str, values: list[str]) -> None:
         """Note that a variable was set to one of these values. Without values nothing changes."""
@@ -192,8 +195,11 @@ class Guesses:
                 self.unset(*args)
             case _ if name in _READERS_OF_INPUT:
                 read = dict.fromkeys(map(kept, (stdin.strip(), *stdin.split())))
+                lines = map(str.strip, stdin.splitlines()[: None if name in ARRAY_READERS else 1])
+                more = {**dict.fromkeys(map(kept, lines)), **read}
+                read = more if len(more) <= MAX_VALUES else read
                 values = [*read][: MAX_VALUES + 1]  # one too many marks the text as unread
-                for word in args:
+                for word in args if any(map(str.isidentifier, args)) else ("REPLY", "MAPFILE"):
                     if word.isidentifier():
                         self.learn(word, values)
             case _ if name in _DECLARERS:
@@ -204,6 +210,20 @@ class Guesses:
                     self.unread = "uses a name reference"
             case _:
                 pass
+
+    def _take_lines(self, candidate: Candidate, argv: tuple[str, ...]) -> None:
+        """Note what a command puts into variables that reads its own input, or the known lines."""
+        lines = ReadLines(candidate.stdin) if candidate.stdin else self.lines
+        own = [text.removeprefix("IFS=") for text in candidate.assignments if text.startswith("IFS=")]
+        marks = (own or self.known.get("IFS", ()))[:1] or (" ",)
+        if lines is None or argv[0] not in _READERS_OF_INPUT:
+            return
+        if lines is not self.lines and self.lines is not None:
+            self.lines.give_back(candidate)
+        for name, values in lines.take(candidate, argv, "".join(marks).replace(" ", " \t\n")).items():
+            self.learn(name, values)
+            if len(values) > 1:
+                self.learn_slices(name, values)
 
     def note(self, candidate: Candidate) -> None:
         """Note a complete command. A later command may run what it prints or writes."""
@@ -218,7 +238,10 @@ class Guesses:
             self.feed("\n".join(printed))
         read = candidate.stdin or ("" if names.isdisjoint(_READERS_OF_INPUT) else self.read_fed())
         for argv in reversed(forms):  # the most recent values stay the most recent ones
-            self._set_variables(program_of(argv), argv[1:], read)
+            if self.lines is None or names.isdisjoint(_READERS_OF_INPUT):
+                self._set_variables(program_of(argv), argv[1:], read)
+            else:
+                self._take_lines(candidate, (program_of(argv), *argv[1:]))
         copied = [argv[-2:] for argv in forms if len(argv) > 2 and program_of(argv) in _COPIERS]
         texts = [(target, self.written(source)) for source, target in copied]
         targets = [each.target for each in candidate.redirections if each.writes]

@@ -9,10 +9,8 @@ from typing import NamedTuple
 from acp_agent.text import lazy_regex
 
 _ANY = "?"
-_RANGE = 2**64
-"""Bash counts with so many numbers: behind the largest comes the smallest."""
-_AT_ONCE = 4000  # decimal digits; Python reads no more
 _NUMBER = lazy_regex(r"[( \t]*([+-]?)[ \t]*(?:0[xX]([0-9A-Fa-f]+)|0([0-7]*)|([1-9][0-9]*))[ \t)]*", re.ASCII)
+_BITS = 64  # of a number; to bash, 2 ** 64 + 1 is 1
 
 
 class Pattern(NamedTuple):
@@ -113,20 +111,16 @@ def sliced(value: str, numbers: list[str]) -> str | None:
 
 
 def _number(text: str) -> int | None:
-    """Return the value of a number as bash writes it: `010` is octal; None if it is no plain number."""
+    """Return the value of a number as bash reads it: `010` is octal; None if it is no plain number."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
     sign, hexadecimal, octal, decimal = found.groups()
-    if decimal:
-        number = 0
-        for at in range(0, len(decimal), _AT_ONCE):
-            digits = decimal[at : at + _AT_ONCE]
-            number = (number * 10 ** len(digits) + int(digits)) % _RANGE
-    else:
-        number = int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8)
-    number = (-number if sign == "-" else number) % _RANGE
-    return number - _RANGE if number >= _RANGE // 2 else number
+    number = int(hexadecimal, 16) if hexadecimal else int(octal or "0", 8)
+    for digit in decimal or "":
+        number = (number * 10 + int(digit)) % 2**_BITS
+    number = (-number if sign == "-" else number) % 2**_BITS
+    return number if number < 2 ** (_BITS - 1) else number - 2**_BITS
 
 
 CASES = frozenset(("^", "^^", ",", ",,", "U", "u", "L"))

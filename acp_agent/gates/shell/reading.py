@@ -23,6 +23,7 @@ from acp_agent.gates.shell.command import (
 )
 from acp_agent.gates.shell.danger import judges_words
 from acp_agent.gates.shell.guesses import TOO_MANY_WORDS, Candidate, Guesses
+from acp_agent.gates.shell.lines import READS, ReadingText, ReadLines
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
 from acp_agent.gates.shell.walk import Walk
@@ -51,6 +52,12 @@ SURVEY_BYTES = 4 * MAX_BYTES
 
 MAX_READINGS = 500
 """The most texts inside a text (of shells, of called functions) that a survey reads. Others stay unread."""
+
+MAX_AHEAD = 1000
+"""The most commands that are read of loops with the lines that they read."""
+
+MAX_NESTED = 3
+"""The most loops inside loops that are read with the lines that they read."""
 
 _TOO_MANY_COMMANDS = f"may run more than {MAX_FOUND} commands"
 
@@ -105,7 +112,7 @@ def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
     if reason:
         return Opaque(reason)
 
-    def read(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
+    def read(inner: str, _values: Mapping[str, tuple[str, ...]], _stdin: str) -> Nested:
         if depth == MAX_DEPTH:
             return Nested(unclear="nests too many shells")
         analysis = analyse(inner, parses, depth + 1)
@@ -122,9 +129,13 @@ def analyse(text: str, parses: Parses, depth: int = 0) -> Analysis:
 
 @dataclass(slots=True)
 class _Findings:
-    """The findings of the survey of one text and of all texts inside it."""
+    """The findings of the survey of one text and of all texts inside it.
+
+    ahead   whether it is read with the lines of a loop: then an unknown variable is not taken for an empty one as well
+    """
 
     parses: Parses
+    ahead: bool = False
     commands: list[Command] = field(default_factory=list[Command])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
@@ -132,11 +143,12 @@ class _Findings:
     unread: str = ""
     readings: int = 0
     found: int = 0
+    readers: list[tuple[ReadingText, Guesses, int]] = field(default_factory=list[tuple[ReadingText, Guesses, int]])
 
 
 def survey(text: str, parses: Parses) -> Survey:
     """Return every command that stands in a text; see `acp_agent.gates.shell.command.ShellText`."""
-    findings = _Findings(parses)
+    findings, readers = _Findings(parses), list[tuple[ReadingText, Guesses, int]]()
     for number, form in enumerate(spellings(text)):
         # The other spellings only add commands and hazards: syntax errors in them say nothing about the real text.
         each = findings if number == 0 else _Findings(parses)
@@ -145,6 +157,7 @@ def survey(text: str, parses: Parses) -> Survey:
         findings.commands.extend(command for command in found if command not in seen)
         findings.hazards.extend(each.hazards if number else ())
         findings.unread = findings.unread or each.unread
+        readers += each.readers
     if findings.damage:
         for form in spellings(text):
             loose = _loose(form)
@@ -152,13 +165,38 @@ def survey(text: str, parses: Parses) -> Survey:
             if len(loose) > MAX_FOUND or any(CUT in command.argv for command in loose):
                 findings.unread = findings.unread or f"holds more than {MAX_FOUND} commands"
         findings.constructs.update(loose_constructs(text))
+    ahead = () if findings.unread else _ahead(readers, findings)
     return Survey(
         tuple(findings.commands),
         frozenset(findings.constructs),
         tuple(dict.fromkeys(findings.hazards)),
         findings.damage,
         findings.unread,
+        ahead,
     )
+
+
+def _ahead(readers: list[tuple[ReadingText, Guesses, int]], findings: _Findings) -> tuple[Command, ...]:
+    """Return what loops and the like may run with each line that they read, and add the hazards of that.
+
+    Each line is read by itself: combined with those of other lines, its values would be too many. What would be too
+    much is left out, since these lines are data of honest loops as well.
+    """
+    more, found, seen = _Findings(findings.parses, ahead=True), dict[Command, None](), set[tuple[str, str]]()
+    for _ in range(MAX_NESTED):
+        for reader, guesses, depth in readers:
+            skip, total = 0, 1
+            if (reader.text, reader.given) in seen:
+                continue
+            seen.add((reader.text, reader.given))
+            while skip < total and more.found < MAX_AHEAD and more.readings < MAX_READINGS:
+                lines = ReadLines(reader.given, skip)
+                inside = Guesses(dict(reader.known), dict(guesses.files), dict(guesses.functions), guesses.arguments)
+                found.update(dict.fromkeys(_survey(reader.text, more, replace(inside, lines=lines), depth)))
+                skip, total = skip + 1, lines.total
+        readers, more.readers = more.readers, []
+    findings.hazards += more.hazards
+    return tuple(found)
 
 
 def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tuple[Command, ...]:
@@ -177,12 +215,13 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     findings.unread = findings.unread or walk.unread
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
+    findings.readers += ((reader, guesses, depth) for reader in walk.readers)
 
     # A function whose body has no parameters is not read again at its calls.
     functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
     inside = _Inside(findings, guesses, depth)
     expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
-    found = _commands(walk.candidates, guesses, expander.expand)
+    found = _commands(walk.candidates, guesses, expander.expand, vanish=not findings.ahead)
     findings.found += len(found)
     if findings.found > MAX_FOUND:
         findings.unread = _TOO_MANY_COMMANDS
@@ -205,10 +244,13 @@ def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 _Finish = Callable[[Command], Command]
 
 
-def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) -> tuple[Command, ...]:
+def _commands(
+    candidates: list[Candidate], guesses: Guesses, finish: _Finish, *, vanish: bool = True
+) -> tuple[Command, ...]:
     """Return the candidates as commands, one for each combination of their variables' values.
 
     finish   adds the commands that a command starts
+    vanish   whether an unknown variable may be empty
     """
     found: list[Command] = []
     words, size, known, split = 0, 0, guesses.known, _split(guesses.known)
@@ -219,7 +261,7 @@ def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) ->
         if size > MAX_FOUND or (every > limit and limit == MAX_FOUND) or words > MAX_SPREAD:
             guesses.unread = TOO_MANY_WORDS if words > MAX_SPREAD else _TOO_MANY_COMMANDS
             break
-        forms = _forms(candidate.words, known, split, limit)
+        forms = _forms(candidate.words, known, split, limit, vanish=vanish)
         patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
         quoted = {
             "".join(piece.text for piece in word)
@@ -232,32 +274,49 @@ def _commands(candidates: list[Candidate], guesses: Guesses, finish: _Finish) ->
             if argv or candidate.assignments or candidate.redirections:
                 # The values of variables and the words in braces may contain patterns too.
                 more = {word for word in argv if not GLOB.isdisjoint(word)} - quoted if known else ()
-                command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
-                placed = replace(command, scopes=candidate.scopes, stdin=candidate.stdin)
-                found.append(finish(replace(placed, patterns=frozenset({*patterns, *more}))))
+                command = _command(candidate, argv, frozenset({*patterns, *more}))
+                found.append(finish(command))
                 size += 1 + len(found[-1].runs)
     return tuple(found)
 
 
+def _command(candidate: Candidate, argv: tuple[str, ...], patterns: frozenset[str]) -> Command:
+    return Command(
+        argv,
+        tuple(candidate.redirections),
+        tuple(candidate.assignments),
+        candidate.joined,
+        stdin=candidate.stdin,
+        patterns=patterns,
+        scopes=candidate.scopes,
+    )
+
+
 def _forms(
-    words: list[Word], known: dict[str, tuple[str, ...]], split: dict[str, tuple[str, ...]], limit: int
+    words: list[Word],
+    known: dict[str, tuple[str, ...]],
+    split: dict[str, tuple[str, ...]],
+    limit: int,
+    *,
+    vanish: bool,
 ) -> list[tuple[str, ...]]:
     """Return the argument lists that a command may have with the values of its variables, unknown ones empty as well.
 
     split   the values as a changed IFS splits them
     """
-    forms = variants(words, known, limit)
-    if known and any(piece.variable for word in words for piece in word):
-        forms += variants(emptied(words, known), known, limit)
-        if any(piece.changed for word in words for piece in word):
-            unsure = [[unknown(piece) for piece in word] for word in words]
-            if any(piece.operator for word in words for piece in word):
-                computed = set(forms)
-                forms += (each for each in variants(unchanged(words), known, limit) if each not in computed)
-            forms += variants(unsure, known, limit) + variants(emptied(unsure, known), known, limit)
-        if split:
-            forms += variants(words, split, limit)
-    return forms
+
+    def made(of: list[Word]) -> list[tuple[str, ...]]:
+        return variants(of, known, limit) + (variants(emptied(of, known), known, limit) if vanish else [])
+
+    if not known or not any(piece.variable for word in words for piece in word):
+        return variants(words, known, limit)
+    forms = made(words)
+    if any(piece.changed for word in words for piece in word):
+        if any(piece.operator for word in words for piece in word):
+            computed = set(forms)
+            forms += (each for each in variants(unchanged(words), known, limit) if each not in computed)
+        forms += made([[unknown(piece) for piece in word] for word in words])
+    return forms + (variants(words, split, limit) if split else [])
 
 
 def _each_counts(words: list[Word], guesses: Guesses) -> bool:
@@ -280,30 +339,58 @@ def _lacks_words(argv: tuple[str, ...]) -> bool:
 
 @frozen
 class _Inside:
-    """A reader of the texts inside a text at `depth`, with the values of its `guesses`."""
+    """A reader of the texts inside a text at `depth`, with the values of its `guesses`.
+
+    made   what texts and calls were found to run, with the number of commands: many of them are alike
+    """
 
     findings: _Findings
     guesses: Guesses
     depth: int
+    made: dict[tuple[object, ...], tuple[tuple[Command, ...], int]] = field(
+        default_factory=dict[tuple[object, ...], tuple[tuple[Command, ...], int]]
+    )
 
-    def read(self, text: str, values: Mapping[str, tuple[str, ...]]) -> Nested:
+    def read(self, text: str, values: Mapping[str, tuple[str, ...]], stdin: str) -> Nested:
         """Read a text for a shell with its parameters."""
         if self.depth == MAX_DEPTH or is_cut(text):
             self.findings.unread = "runs a text that is too long" if is_cut(text) else "nests too many shells"
             return Nested(unclear=self.findings.unread)
-        known = {**self.guesses.known, **values}
-        inside = Guesses(known, functions=dict(self.guesses.functions), arguments=_arguments(known))
-        return Nested(_survey(text, self.findings, inside, self.depth + 1))
+        key = (text, stdin, *values.items())
+        if key not in self.made:
+            known = {**self.guesses.known, **values}
+            self._make(key, text, stdin, Guesses(known, functions=self.guesses.functions, arguments=_arguments(known)))
+        return Nested(self._again(key))
 
-    def call(self, name: str, args: tuple[str, ...]) -> tuple[Command, ...]:
+    def call(self, command: Command) -> tuple[Command, ...]:
         """Read the body of a function with its arguments. A function that calls itself is not read again."""
         if self.depth == MAX_DEPTH:
             self.findings.unread = "calls functions inside functions too deep"
             return ()
-        functions = self.guesses.functions
-        others = {other: body for other, body in functions.items() if other != name}
-        inside = Guesses({**self.guesses.known, **parameters(args)}, functions=others, arguments=args)
-        return _survey(functions[name], self.findings, inside, self.depth + 1)
+        key = (command.argv, command.stdin)
+        if key not in self.made:
+            (name, *args), functions = command.argv, self.guesses.functions
+            others = {other: body for other, body in functions.items() if other != name}
+            known = {**self.guesses.known, **parameters(tuple(args))}
+            self._make(key, functions[name], command.stdin, Guesses(known, functions=others, arguments=tuple(args)))
+        return self._again(key)
+
+    def _make(self, key: tuple[object, ...], text: str, stdin: str, guesses: Guesses) -> None:
+        before = self.findings.found
+        guesses = replace(guesses, functions=dict(guesses.functions))
+        if stdin and READS.search(text.encode(errors="replace")):
+            self.findings.readers.append((ReadingText(text, stdin, dict(guesses.known)), guesses, self.depth + 1))
+        found = _survey(text, self.findings, guesses, self.depth + 1)
+        self.made[key] = found, self.findings.found - before
+        self.findings.found = before
+
+    def _again(self, key: tuple[object, ...]) -> tuple[Command, ...]:
+        """Return what a text or a call runs. Each time it counts towards the commands that are read."""
+        found, count = self.made[key]
+        self.findings.found += count
+        if self.findings.found > MAX_FOUND:
+            self.findings.unread = _TOO_MANY_COMMANDS
+        return found
 
 
 def _arguments(known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -345,7 +432,7 @@ def _reads_script(command: Command) -> bool:
 def _loose(text: str) -> list[Command]:
     """Return the commands of a damaged text: every segment, ignoring quotes, with what wrappers start."""
 
-    def words_of(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
+    def words_of(inner: str, _values: Mapping[str, tuple[str, ...]], _stdin: str) -> Nested:
         return Nested((Command(tuple(inner.split())),))
 
     expander = Expander(words_of, guess=True, files={})

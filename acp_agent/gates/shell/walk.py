@@ -1,13 +1,14 @@
 """Walk a tree and collect every simple command in source order, with its context and the values of its variables."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from acp_agent.gates.shell.command import CUT, MAX_DEPTH, MAX_TREE_DEPTH, TOO_DEEP, Construct, Redirection
 from acp_agent.gates.shell.guesses import MAX_FED_TEXT, Candidate, Guesses, assigned
+from acp_agent.gates.shell.lines import READS, ReadingText
 from acp_agent.gates.shell.syntax import Parsed, Unseen, has_background, heredoc_text, is_literal, unseen_substitutions
 from acp_agent.gates.shell.words import (
     OUTPUT,
@@ -30,6 +31,13 @@ _WORDS = frozenset(
         "brace_expression", "variable_name", "regex", "extglob_pattern",
     )
 )  # fmt: skip
+_ROWS = frozenset(("list", "pipeline", "negated_command"))
+_COMPOUNDS = frozenset(
+    (
+        "subshell", "compound_statement", "if_statement", "while_statement", "case_statement", "for_statement",
+        "c_style_for_statement", "function_definition",
+    )
+)  # fmt: skip
 
 MAX_COMMANDS = 1000
 """The most simple commands of one text that are read. A text with more counts as unread."""
@@ -40,6 +48,7 @@ class Walk:
     """One walk over a tree. `tree()` fills in the fields.
 
     parse     parses substitutions that the tree does not have; without it they are left out
+    readers   the constructs, such as loops, that read lines of a known text
     unread    why the walk is incomplete, if it is
     damaged   whether the tree, or that of such a substitution, has an error
     """
@@ -50,10 +59,12 @@ class Walk:
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
+    readers: list[ReadingText] = field(default_factory=list[ReadingText])
     unread: str = ""
     damaged: bool = False
     _unseen: list[Unseen] = field(default_factory=list[Unseen])
     _texts: int = 0
+    _input: str = ""
     _operator: str = ""
     _left: bool = False
     _scopes: tuple[str, ...] = ()
@@ -127,6 +138,9 @@ class Walk:
     def _scoped(self, bracket: str, node: Node, depth: int) -> None:
         self._count += 1
         outer, self._scopes = self._scopes, (*self._scopes, f"{bracket}{self._count}")
+        given = self.guesses.fed if self._operator == "|" else self._input
+        if given and self._reads(node):
+            self._note_reader(node, given, self.guesses.known)
         self._children(node, depth)
         self._scopes = outer
 
@@ -219,6 +233,8 @@ class Walk:
         """Visit a statement and its redirections, which belong to the last command in it."""
         before = len(self.candidates)
         redirects = [child for child in node.children if child.type.endswith("_redirect")]
+        construct = _last_of(node.children[0])
+        known = dict(self.guesses.known) if self._reads(construct) else {}
         for child in node.children:
             if not child.type.endswith("_redirect"):
                 self._visit(child, depth + 1)
@@ -228,9 +244,29 @@ class Walk:
         if len(redirects) > MAX_COMMANDS:
             self.unread = f"has more than {MAX_COMMANDS} redirections"
             return
+        own = candidate.stdin
         for child in redirects:
             self._redirect(candidate, child, depth)
         self._emitted(candidate)
+        given = candidate.stdin.removeprefix(own)
+        if given and known:
+            behind = [each for child in redirects for each in child.children if each.type in _ROWS]
+            self._note_reader(construct, given, known, " ".join(map(self.parsed.text, behind)))
+        if given and self.guesses.newest(*candidate.words)[:1] == ("exec",):
+            self._input = given
+
+    def _reads(self, node: Node) -> bool:
+        """Return whether a node is a construct whose commands may read lines."""
+        source = self.parsed.source
+        return node.type in _COMPOUNDS and READS.search(source, node.start_byte, node.end_byte) is not None
+
+    def _note_reader(self, node: Node, given: str, known: Mapping[str, tuple[str, ...]], behind: str = "") -> None:
+        """Note a construct that reads lines of a text, with the rest of its pipeline."""
+        if known:
+            outer = node.parent
+            end = outer.end_byte if outer is not None and outer.type == "pipeline" else node.end_byte
+            text = self.parsed.source[node.start_byte : end].decode(errors="replace")
+            self.readers.append(ReadingText(f"{text} {behind}", given, dict(known)))
 
     def _redirect(self, candidate: Candidate, node: Node, depth: int) -> None:
         match node.type:
@@ -328,10 +364,18 @@ class Walk:
         name = next((self.parsed.text(child) for child in node.children if child.type == "variable_name"), "")
         words = [pieces(self.parsed, child) for child in node.children[2:] if child.type in _WORDS]
         values = [part for word in words for form in self.guesses.forms(word) for part in form]
+        values += [value for word in words for value in self._elements(word) if value not in values]
         if not any(child.type == "in" for child in node.children):
             values = [word for words in (self.guesses.arguments, *self.guesses.earlier) for word in words]
         if name:
             self.guesses.learn(name, values)
+
+    def _elements(self, word: Word) -> list[str]:
+        """Return the words with blanks that `"${x[@]}"` or `"$@"` may be."""
+        names = {piece.variable for piece in word if piece.variable == "@" or (piece.changed and not piece.operator)}
+        found = [value for name in names for value in self.guesses.known.get(name, ())]
+        found += self.guesses.arguments if "@" in names else ()
+        return [value for value in found if len(value.split()) > 1]
 
     def _assign(self, node: Node) -> list[str]:
         """Note a variable's value. Return the assignment as `NAME=value`, with each value that it may be."""
@@ -355,3 +399,10 @@ class Walk:
             self.guesses.learn(own, [*texts, *parts])
             self.guesses.learn_slices(own, [*rests, *texts])
         return [f"{self.parsed.text(name)}={text}" for text in texts]
+
+
+def _last_of(node: Node) -> Node:
+    """Return the last statement of a row: redirections behind the row belong to it."""
+    while node.type in _ROWS and node.named_children:
+        node = node.named_children[-1]
+    return node

@@ -50,8 +50,6 @@ OUTPUT = "$()"
 """It stands for what a substitution prints, and for the file with the output of a process substitution."""
 
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
-_HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA, CUT: CUT_IN_QUOTES})
-_SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
 _BRACES = lazy_regex(r"\{(?:([^{},]*+,[^{}]*+)|(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.-?\d+)?)\}")
 _ESCAPE = lazy_regex(r"\\(\n|.)", re.DOTALL)
 _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
@@ -130,8 +128,17 @@ def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
             return [Piece(_ESCAPE.sub(_unescaped, text) if "\\" in text else text, quoted)]
 
 
+def _hidden(text: str) -> str:
+    """Return quoted text with marks for what is special outside quotes. `str.translate` takes much longer."""
+    return text.replace("{", _OPEN).replace("}", _CLOSE).replace(",", _COMMA).replace(CUT, CUT_IN_QUOTES)
+
+
+def _shown(text: str) -> str:
+    return text.replace(_OPEN, "{").replace(_CLOSE, "}").replace(_COMMA, ",")
+
+
 def _unescaped(match: re.Match[str]) -> str:
-    return "" if match[1] == "\n" else match[1].translate(_HIDE)
+    return "" if match[1] == "\n" else _hidden(match[1])
 
 
 def _string(parsed: Parsed, node: Node) -> list[Piece]:
@@ -224,7 +231,7 @@ def _operand(parsed: Parsed, nodes: list[Node]) -> tuple[Piece, ...]:
 
 
 def _pattern(text: str) -> list[Piece]:
-    r"""Return the pieces of a pattern: `'a'b` and `\ab` have a quoted a."""
+    """Return the pieces of a pattern, in which single quotes and backslashes quote."""
     found = (match.groups() for match in _QUOTED_PATTERN.finditer(text))
     return [Piece(plain) if plain else Piece(single or escaped or "", quoted=True) for single, escaped, plain in found]
 
@@ -252,7 +259,7 @@ def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
     literal = any(piece.quoted for piece in word) and bool(text or not any(map(may_vanish, word)))
     expanded = [part for each in expand_braces(text) for part in each.split(_BLANK) if part or literal]
     most = MAX_BRACES + 1 if "{" in text else MAX_FIELDS
-    shown = [part.translate(_SHOW) for part in expanded[:most]]
+    shown = [_shown(part) for part in expanded[:most]]
     return shown if len(expanded) <= most else [*shown, CUT]
 
 
@@ -274,14 +281,14 @@ def may_vanish(piece: Piece) -> bool:
 
 def _value(piece: Piece, values: Mapping[str, str]) -> str:
     if not piece.variable:
-        return piece.text.translate(_HIDE) if piece.quoted else piece.text
+        return _hidden(piece.text) if piece.quoted else piece.text
     value = values.get(piece.variable)
     if piece.operator and value is not None:
         value = _computed(piece, value, values)
     if value is None:
         value = "".join(_value(each, values) for each in piece.default) or piece.text
     if piece.quoted and piece.variable != "@":  # "$@" is several words even in quotes
-        return value.translate(_HIDE)
+        return _hidden(value)
     value = value.replace(CUT_IN_QUOTES, CUT)
     return re.sub(r"[ \t\n]+", _BLANK, value)
 
@@ -313,7 +320,7 @@ def _operand_text(piece: Piece, values: Mapping[str, str]) -> str:
     """Return the text of a piece behind an operator, where bash neither splits words nor expands braces."""
     if piece.variable and not (piece.operator or piece.default):
         return values[piece.variable]
-    return _value(piece, values).translate(_SHOW).replace(_BLANK, " ")
+    return _shown(_value(piece, values)).replace(_BLANK, " ")
 
 
 def expand_braces(text: str) -> list[str]:
@@ -358,10 +365,26 @@ def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], lim
     """
     names = _known_names(words, known)
     found: dict[tuple[str, ...], None] = {}
+    # Most words have few of the variables, so each is put together only once for the same values.
+    own = [_own_places(word, names) for word in words]
+    made: list[dict[tuple[str, ...], list[str]]] = [{} for _ in words]
     for choice in islice(_choices([known[name] for name in names]), limit):
-        values = dict(zip(names, choice, strict=True))
-        found.setdefault(tuple(part for word in words for part in fields(word, values)))
+        argv: list[str] = []
+        for word, places, known_words in zip(words, own, made, strict=True):
+            key = tuple([choice[place] for place in places])
+            if key not in known_words:
+                known_words[key] = fields(word, dict(zip(names, choice, strict=True)))
+            argv += known_words[key]
+        found.setdefault(tuple(argv))
     return list(found)
+
+
+def _own_places(word: Word, names: list[str]) -> list[int]:
+    """Return the places of the variables in a word among some names. With `${!x}` in it, it may have any of them."""
+    if any(piece.operator == "!" for piece in word):
+        return list(range(len(names)))
+    own = {name for piece in word for name in piece.variables()}
+    return [place for place, name in enumerate(names) if name in own]
 
 
 def count_variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> int:

@@ -63,8 +63,8 @@ class Nested(NamedTuple):
     unclear: str = ""
 
 
-ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
-"""Reads a nested text with the values of its parameters (`$0`, `$1`, `$@`)."""
+ReadText = Callable[[str, Mapping[str, tuple[str, ...]], str], Nested]
+"""Reads a nested text with the values of its parameters (`$0`, `$1`, `$@`) and its input."""
 
 
 @frozen
@@ -83,7 +83,7 @@ class Expander:
     guess: bool
     files: Mapping[str, str]
     functions: frozenset[str] = frozenset()
-    call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
+    call: Callable[[Command], tuple[Command, ...]] | None = None
     guessed: bool = False
 
     def expand(self, command: Command, depth: int = 0) -> Command:
@@ -98,7 +98,7 @@ class Expander:
             values += [f"f{value}" for name, _, value in pairs if name.startswith("BASH_FUNC_")]
             expanded = self._texts(expanded, values) if any(values) else expanded
         if self.call is not None and command.argv and command.argv[0] in self.functions:
-            return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
+            return replace(expanded, runs=(*expanded.runs, *self.call(command)))
         return expanded
 
     def _program(self, command: Command, depth: int) -> Command:
@@ -274,7 +274,7 @@ class Expander:
     def _texts(
         self, command: Command, texts: list[str], values: Mapping[str, tuple[str, ...]] | None = None
     ) -> Command:
-        read = [self.read(text, values or {}) for text in texts if text.strip(" \t\n")]
+        read = [self.read(text, values or {}, command.stdin) for text in texts if text.strip(" \t\n")]
         return replace(
             command,
             runs=(*command.runs, *(inner for each in read for inner in each.commands)),

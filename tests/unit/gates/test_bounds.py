@@ -405,6 +405,8 @@ LIMITS = {
     "shell.guesses.MAX_FED_TEXT": REFUSED,
     "shell.guesses.MAX_PIPED": REFUSED,
     "shell.options.MAX_PATTERN": REFUSED,
+    "shell.reading.MAX_AHEAD": OTHERWISE,  # what a loop reads are only more guesses, and the same holds for a file
+    "shell.reading.MAX_NESTED": OTHERWISE,
     "shell.reading.MAX_READINGS": REFUSED,
     "shell.reading._LONGEST": OTHERWISE,  # a damaged text is read in another way as well
     "shell.syntax.MAX_PIPES": REFUSED,

@@ -1,0 +1,137 @@
+"""What `read` and `mapfile` put into variables, if the text that they read is known."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from acp_agent.core.data import frozen
+from acp_agent.text import lazy_regex
+
+READS = re.compile(rb"\b(?:read|mapfile|readarray|select)\b")
+"""It finds the name of a command that reads lines."""
+
+ARRAY_READERS = frozenset(("mapfile", "readarray"))
+_BLANKS = " \t\n"
+_VALUED = {"read": "aidnNptu", "mapfile": "dnOsuCc", "readarray": "dnOsuCc"}
+_ESCAPED = 0x10FF00  # there, no character is assigned
+_ESCAPE = lazy_regex(r"\\(.)", re.DOTALL)
+
+
+@frozen
+class ReadingText:
+    """A text whose commands read lines of another text: a loop with a here-document, a function with a here-string.
+
+    text     the shell text
+    given    what its commands read
+    known    the values that variables may have before it
+    """
+
+    text: str
+    given: str
+    known: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class ReadLines:
+    """What is left of a text while the commands of a loop read it.
+
+    The loop is read as if it ran once. `skip` is the number of lines that its earlier rounds took.
+
+    total   how many lines there are, once a command has read one
+    """
+
+    left: str
+    skip: int = 0
+    total: int = 1
+    _started: bool = False
+    _before: str = ""
+    _reader: object = None
+    _taken: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def take(self, reader: object, argv: tuple[str, ...], marks: str) -> dict[str, list[str]]:
+        """Return the values that a call of `read` or `mapfile` gives to variables, for an array also its elements.
+
+        reader   the call itself. If it is the last one that read, nothing is read again
+        marks    the value of IFS
+        """
+        if reader is not self._reader:
+            self._reader, self._before = reader, self.left
+            self._taken = self._mapped(argv) if argv[0] in ARRAY_READERS else self._read(argv, marks)
+        return self._taken
+
+    def give_back(self, reader: object) -> None:
+        """Put back what a call has read, because it turns out to have an input of its own."""
+        if reader is self._reader:
+            self.left, self._reader = self._before, None
+
+    def _mapped(self, argv: tuple[str, ...]) -> dict[str, list[str]]:
+        _, names = _options(argv)
+        lines = self.left.splitlines()
+        self.left = ""
+        return {(names or ["MAPFILE"])[0]: [" ".join(lines), *lines]}
+
+    def _read(self, argv: tuple[str, ...], marks: str) -> dict[str, list[str]]:
+        options, names = _options(argv)
+        delimiter = (options.get("d", "\n") or "\0")[0]
+        line, size = self._line(delimiter), options.get("n") or options.get("N") or ""
+        if size.isdecimal():
+            end, rest = int(size[:9]), f"{line}{delimiter}{self.left}"
+            line = rest[:end] if "N" in options else line[:end]
+            self.left = rest[len(line) + (len(line) < end) :]
+        line = line if "r" in options else _ESCAPE.sub(_escaped, line)
+        if "a" in options:
+            words = [*map(_plain, _fields(line, len(line) + 1, marks))]
+            return {options["a"]: [" ".join(words), *words]}
+        if not names:
+            return {"REPLY": [_plain(line)]}
+        values = [*map(_plain, [line] if "N" in options else _fields(line, len(names), marks))]
+        return {name: [value] for name, value in zip(names, values + [""] * len(names), strict=False)}
+
+    def _line(self, delimiter: str) -> str:
+        """Take the next line."""
+        if not self._started:
+            self._started = True
+            self.total = self.left.rstrip(delimiter).count(delimiter) + 1
+            for _ in range(self.skip):
+                self.left = self.left.partition(delimiter)[2]
+        line, _, self.left = self.left.partition(delimiter)
+        return line
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """Return a mark for a character behind a backslash, which separates no words."""
+    return chr(_ESCAPED + ord(match[1])) if match[1].isascii() else match[1]
+
+
+def _plain(text: str) -> str:
+    return (
+        text
+        if text.isascii()
+        else "".join(chr(ord(char) - _ESCAPED) if char >= chr(_ESCAPED) else char for char in text)
+    )
+
+
+def _options(argv: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return the options of a call by their letters, with their values, and the names of its variables."""
+    found, valued, words = dict[str, str](), _VALUED[argv[0]], list(argv[1:])
+    while words and words[0][:1] == "-" and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            break
+        for at, letter in enumerate(word[1:], start=2):
+            found[letter] = ""
+            if letter in valued:
+                found[letter] = word[at:] or (words.pop(0) if words else "")
+                break
+    return found, [word for word in words if word.isidentifier()]
+
+
+def _fields(line: str, count: int, marks: str) -> list[str]:
+    """Return the words of a line for so many variables. The last one has the rest of the line."""
+    blanks = "".join(mark for mark in _BLANKS if mark in marks)
+    others = "".join(mark for mark in marks if mark not in _BLANKS)
+    line = line.strip(blanks) if blanks else line
+    if not marks or not line:
+        return [line]
+    space, mark = f"[{re.escape(blanks)}]" if blanks else "(?!)", f"[{re.escape(others)}]" if others else "(?!)"
+    return re.split(f"{space}*{mark}{space}*|{space}+", line, maxsplit=count - 1) if count > 1 else [line]
