@@ -3,6 +3,7 @@
 The commands that ask only read: they run no program that a repository names, take no lock and fetch nothing.
 """
 
+import hashlib
 import os
 import stat
 import subprocess
@@ -104,11 +105,12 @@ SECONDS = 1.5
 
 _MOST_COMMITS = 1000
 _MOST_WORDS = 32
-_MOST_BYTES = 256 * 1024  # of a file of git's state
+_MOST_BYTES = 256 * 1024  # of a file of git's state, and of one that is compared with the index
+_MOST_COMPARED = 2000  # files that are compared with the index by their bytes
 _MOST_MOVED = 20_000
 _MOST_APART = 8  # more commits are not compared with HEAD one by one
 _OF_TREES = ("-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=none")
-_NAMES = (*_OF_TREES[:-1], "--ignore-submodules=all")
+_RAW = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=all")
 _BY_ITSELF = ("diff-tree", "--stdin", "-m", "--root", "--no-commit-id", *_OF_TREES)
 _STATE = ("rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head", "BISECT_START")
 _TODO = ("rebase-merge/git-rebase-todo", "sequencer/todo")
@@ -344,7 +346,8 @@ class _IncomingSearch:
     async def _restored(self, paths: Sequence[str]) -> list[str]:
         """Return the files that differ between the worktree, the index and HEAD."""
         only = ("--", *paths) if paths else ()
-        names = await self._names("diff-files", *_NAMES, *only)
+        listed = await self._names("diff-files", *_RAW, *only)
+        names = await to_thread.run_sync(_differing, self._top, listed, abandon_on_cancel=True)
         if self._head:
             names += await self._names("diff-index", "--cached", *_OF_TREES, self._head, *only)
         return names
@@ -510,6 +513,34 @@ def _small(path: str) -> str:
     if len(data) > _MOST_BYTES:
         raise NoAnswer
     return data.decode("utf-8", "replace")
+
+
+def _differing(top: str, listed: Sequence[str]) -> list[str]:
+    """Return the files of an answer of `diff-files --raw`, without those whose bytes are those in the index. It blocks.
+
+    Git lists a file whose times or owner changed as well: after a copy of the worktree, or after git has run in a
+    sandbox that shows other owners. It would compare the bytes itself, but through the filters of the repository, which
+    are programs.
+    """
+    entries = list(zip(listed[::2], listed[1::2], strict=True))
+    few = len(entries) <= _MOST_COMPARED
+    return [name for entry, name in entries if not (few and _is_equal(os.path.join(top, name), *entry[1:].split()))]
+
+
+def _is_equal(path: str, mode: str, now: str, digest: str, _: str, status: str) -> bool:
+    """Return whether a file is as the index says. Large files and links count as different."""
+    if status != "M" or mode != now:
+        return False
+    try:
+        with holding(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
+            data = os.read(fd, _MOST_BYTES + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    except (OSError, ValueError):
+        return False
+    if data is None or len(data) > _MOST_BYTES:
+        return False
+    hashed = hashlib.new("sha1" if len(digest) == _COMMIT_DIGITS else "sha256", usedforsecurity=False)
+    hashed.update(b"blob %d\0" % len(data) + data)
+    return hashed.hexdigest() == digest
 
 
 def _folders(name: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Files that git itself puts into protected places: asked about before git does it."""
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -153,6 +154,28 @@ async def test_what_was_put_into_the_index_alone_asks_before_it_comes_out(root: 
     assert "git would bring" in await fate(root, "git checkout -- '*.json'")
     assert await fate(root, "git checkout -- a.txt") == ""
     assert await fate(root, "git checkout good") == ""
+
+
+async def test_a_protected_file_that_only_looks_changed_to_git_is_silent(root: Path):
+    git(root, "checkout", "-q", "evil")
+    for name in PLANTED:
+        os.utime(root / name, (1, 1))  # as after a copy, or where the sandbox shows other owners to git
+    assert set(PLANTED) <= set(git(root, "diff-files", "--name-only").splitlines())
+    for text in ("git stash", "git checkout -- .", "git reset --hard", "git rebase --continue"):
+        assert await fate(root, text) == "", text
+    (root / ".envrc").write_text("EVIL\n")
+    for text in ("git stash", "git checkout -- .", "git reset --hard", "git rebase --continue"):
+        assert ".envrc" in await fate(root, text), text
+
+
+async def test_a_link_or_a_mode_that_git_would_restore_asks(root: Path):
+    git(root, "checkout", "-q", "evil")
+    (root / ".envrc").chmod(0o755)
+    assert ".envrc" in await fate(root, "git checkout -- .")
+    git(root, "checkout", "--", ".")
+    (root / ".envrc").unlink()
+    (root / ".envrc").symlink_to(root / ".husky/pre-commit")  # the same bytes
+    assert ".envrc" in await fate(root, "git checkout -- .")
 
 
 async def test_the_undoing_of_a_removal_asks(root: Path):
