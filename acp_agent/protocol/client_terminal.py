@@ -128,9 +128,9 @@ class TerminalCommands:
         return PreparedCommand(members, script, None if request.background else afterwards)
 
     def _title(self, command: str) -> tuple[str, ...]:
-        """Return the argument that shows a command, as a comment. It is empty for one that looks for processes.
+        """Return the argument that shows a command, as a comment. It is empty for a command that looks for processes.
 
-        Such a command would find the title itself. Some clients join the arguments unquoted into a line for a shell,
+        Such a command would find the title too. Some clients join the arguments unquoted into a line for a shell,
         which may not know comments, so the title has nothing that a shell acts on.
         """
         if _SEES_PROCESSES.search(command):
@@ -475,7 +475,7 @@ class EditorCommand:
             if self._seen:  # the end of a secret may be missing, and nobody would recognise its beginning
                 await self._hand_over(_delta(self._seen, answer.output))
         except RpcError as error:
-            text, truncated = _whole_words(self._seen) if self._seen_is_cut else self._seen, True
+            text, truncated = _ended_words(_whole_words(self._seen) if self._seen_is_cut else self._seen), True
             self._note += f"\n[the editor did not give the output: {visible(error.message)}]\n"
         output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
         return CommandOutcome(
@@ -516,6 +516,12 @@ def _whole_words(text: str) -> str:
     if blank := _BLANK.search(text, 0, _LONGEST_WORD):
         return text[blank.end() :]
     return text[_LONGEST_WORD:] or text
+
+
+def _ended_words(text: str) -> str:
+    """Return a text without its last word, of which the command may have written half. A blank ends a word."""
+    last = text[-_LONGEST_WORD:].split()[-1:]
+    return text.removesuffix(last[0]) if last else text
 
 
 def _signalled(name: str) -> int | None:

@@ -705,12 +705,34 @@ async def test_output_that_nobody_takes_does_not_replace_how_the_command_ended(
     assert logged == ["output of a command not passed on: no room"]
 
 
+@pytest.mark.parametrize(
+    ("seen_before", "told"),
+    [("first line\nkey sk-Xy7wYr4Ue6", "first line\nkey "), ("first line\n", "first line\n"), ("sk-Xy7", "")],
+)
+async def test_half_a_secret_that_was_seen_last_is_left_out_when_the_last_output_fails(
+    tmp_path: Path, seen_before: str, told: str
+) -> None:
+    async def seen(output: str) -> None:
+        editing.answers["terminal/output"] = refuse(-32603)
+        editing.settle("terminal/wait_for_exit", {"exitCode": 3})
+
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": seen_before, "truncated": False},
+    ) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        outcome = await command.wait(seen)
+        await command.release()
+    assert outcome.output == f"{told}\n[the editor did not give the output: no]\n"
+
+
 @pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
 async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tmp_path: Path, exit_answer: Any) -> None:
     async with editor(
         terminal_create={"terminalId": "t1"},
         terminal_wait_for_exit=Editor.NEVER,
-        terminal_output={"output": "seen", "truncated": False},
+        terminal_output={"output": "seen\n", "truncated": False},
     ) as editing:
 
         def kill(_params: dict[str, Any]) -> Any:
@@ -720,7 +742,7 @@ async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tm
         editing.answers["terminal/kill"] = kill
         outcome = await run(editing, tmp_path, timeout=0.15)
     assert (outcome.timed_out, outcome.exit_code, outcome.timeout) == (True, 124, 0.15)
-    assert (outcome.output, outcome.truncated) == ("seen\n[the editor did not give the output: no]\n", True)
+    assert (outcome.output, outcome.truncated) == ("seen\n\n[the editor did not give the output: no]\n", True)
 
 
 @pytest.mark.parametrize(("asked", "sent"), [(10 * 1024 * 1024, 1024 * 1024), (1000, 1000)])
