@@ -217,7 +217,8 @@ def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]
     if change.prompted:
         yield "prompts = prompts + ?", change.prompted
     if change.touch:
-        yield "updated_at = max(updated_at, ?)", now  # the list never moves backwards
+        # The list never moves backwards. A damaged time, which is larger than every number, is replaced.
+        yield "updated_at = max(iif(updated_at > 9223372036854775807, 0, updated_at), ?)", now
     for setting, text in (("title = ?", change.title), ("model = ?", change.model), ("cwd = ?", change.cwd)):
         if text is not None:
             yield setting, to_column(text)
@@ -245,16 +246,17 @@ _FIND = """
     SELECT id, cwd, additional, title, created_at, updated_at, prompts, model
     FROM conversations WHERE id = ? AND cwd IS NOT NULL
 """
+# SQLite orders texts and blobs behind all numbers. A session whose time of last use is such a value, because the file
+# is damaged, counts as used in 1970.
 _PAGE = """
     SELECT id, cwd, additional, title, created_at, updated_at, prompts, model
-    FROM conversations WHERE cwd IS NOT NULL AND (updated_at, id) < (?, ?) AND prompts >= ?
-    ORDER BY updated_at DESC, id DESC LIMIT ?
+    FROM conversations WHERE {0} AND (updated_at, id) < (?1, ?2) AND prompts >= ?3
+    UNION ALL
+    SELECT id, cwd, additional, title, created_at, 0, prompts, model
+    FROM conversations WHERE {0} AND updated_at > 9223372036854775807 AND (0, id) < (?1, ?2) AND prompts >= ?3
+    ORDER BY updated_at DESC, id DESC LIMIT ?4
 """
-_PAGE_OF_CWD = """
-    SELECT id, cwd, additional, title, created_at, updated_at, prompts, model
-    FROM conversations WHERE cwd = ? AND (updated_at, id) < (?, ?) AND prompts >= ?
-    ORDER BY updated_at DESC, id DESC LIMIT ?
-"""
+_PAGE_OF_ALL, _PAGE_OF_CWD = _PAGE.format("cwd IS NOT NULL"), _PAGE.format("cwd = ?5")
 _KNOWN = "UPDATE conversations SET knowledge = ?, tokens = ? WHERE id = ?"
 _DELETE = (
     "INSERT INTO deleted_conversations SELECT id, ? FROM conversations WHERE id = ? ON CONFLICT DO NOTHING",
@@ -334,14 +336,16 @@ class SessionStore:
     ) -> tuple[SessionRecord, ...]:
         """Return sessions, the last used first. No session is on two pages, even if sessions are used meanwhile.
 
+        Sessions whose time of last use is damaged come last, until they are used again.
+
         cwd        only sessions of this folder, as the client wrote it
         after      `updated_at` and `id` of the last session of the page before
         prompted   leaves out sessions without a prompt
         """
         updated_at, session_id = after or _FIRST
         position = (max(min(updated_at, _FIRST[0]), -_FIRST[0]), to_column(session_id))
-        values = (*position, int(prompted), limit)
-        statement, given = (_PAGE, values) if cwd is None else (_PAGE_OF_CWD, (to_column(cwd), *values))
+        given = (*position, int(prompted), limit, *(() if cwd is None else (to_column(cwd),)))
+        statement = _PAGE_OF_ALL if cwd is None else _PAGE_OF_CWD
         rows = await self._database.read(lambda connection: connection.execute(statement, given).fetchall())
         return tuple(record_of(row) for row in rows)
 

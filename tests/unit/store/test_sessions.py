@@ -116,7 +116,7 @@ async def test_the_list_is_filtered_by_folder_and_by_use(path):
     [(name, value) for name in ("title", "model", "cwd") for value in ("x'ff41'", "CAST(x'ff41' AS TEXT)", "5")]
     + [
         (name, value)
-        for name in ("created_at", "prompts", "knowledge", "tokens")
+        for name in ("created_at", "updated_at", "prompts", "knowledge", "tokens")
         for value in ("'x'", "x'ff'", "9e999")
     ]
     + [("updated_at", "2.5")],
@@ -138,6 +138,23 @@ async def test_a_session_with_a_damaged_row_hides_no_other_one_and_can_be_loaded
             assert all(isinstance(number, int) for number in (each.created_at, each.updated_at, each.prompts))
         assert isinstance(snapshot.history.knowledge, int)
         assert isinstance(snapshot.history.tokens, int)
+
+
+async def test_sessions_whose_last_use_is_damaged_are_listed_last_page_by_page_and_are_mended_by_their_next_use(path):
+    async with opened(path) as database:
+        store = SessionStore(database)
+        for number in range(5):
+            await store.create(record(f"{number}", number + 1, "/a", 1), SessionOptions())
+        for name, value in (("1", "'x'"), ("3", "x'ff'"), ("4", "9e999")):
+            await database.write(query(f"UPDATE conversations SET updated_at = {value} WHERE id = '{name}'"))
+        for cwd in (None, "/a"):
+            found, after = list[str](), None
+            while listed := await store.page(cwd=cwd, after=after, limit=2):
+                found += names(listed)
+                after = listed[-1].updated_at, listed[-1].id
+            assert found == ["2", "0", "4", "3", "1"]
+        await store.of("3").write(Change(touch=True))
+        assert names(await store.page()) == ["3", "2", "0", "4", "1"]
 
 
 @pytest.mark.parametrize("after", [(10**30, ""), (-(10**30), "x"), (5, "\ud800"), (0, "\0")])
@@ -175,15 +192,21 @@ async def test_ten_thousand_sessions_are_paged_in_order_and_none_twice_while_the
         assert seen == [name for name in newest if name in listed]
 
 
-def test_the_lists_use_their_indexes_and_sort_nothing():
+def test_the_lists_use_their_indexes_and_sort_only_damaged_sessions():
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection)
         for statement, index, values in (
-            (statements._PAGE, "sessions_by_use", (1, "", 0, 50)),
-            (statements._PAGE_OF_CWD, "sessions_by_cwd", ("/", 1, "", 0, 50)),
+            (statements._PAGE_OF_ALL, "sessions_by_use", (1, "", 0, 50)),
+            (statements._PAGE_OF_CWD, "sessions_by_cwd", (1, "", 0, 50, "/")),
         ):
-            (plan,) = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-            assert f"SEARCH conversations USING INDEX {index} (" in plan
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+            merged, left, page, right, damaged, order = plan
+            assert (merged, left, right) == ("MERGE (UNION ALL)", "LEFT", "RIGHT")
+            assert f"SEARCH conversations USING INDEX {index} (" in page
+            assert page.endswith("(updated_at,id)<(?,?))")
+            assert f"SEARCH conversations USING INDEX {index} (" in damaged
+            assert damaged.endswith("updated_at>?)")
+            assert order == "USE TEMP B-TREE FOR ORDER BY", "of the damaged ones"
 
 
 _TABLES = "conversations|told|messages|texts|tool_overflow|summaries|seen_files|schedule|deleted_conversations"
@@ -208,7 +231,7 @@ def test_no_statement_looks_at_the_rows_of_all_conversations():
             count = text.count("?") if "?1" not in text else max(map(int, re.findall(r"\?(\d)", text)))
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * count)]
             assert not [step for step in plan if re.match(rf"SCAN ({_TABLES})\b", step)], (name, plan)
-            if name != "_PURGE":  # it sorts one batch
+            if name not in {"_PURGE", "_PAGE_OF_ALL", "_PAGE_OF_CWD"}:  # they sort one batch, or the damaged sessions
                 assert "USE TEMP B-TREE FOR ORDER BY" not in plan, (name, plan)
 
 
