@@ -41,6 +41,14 @@ def test_the_model_is_told_to_finish_to_call_together_and_to_answer_as_long_as_a
     assert "Do what the refusal permits" in text
 
 
+def test_a_mode_that_plans_or_answers_is_not_told_to_carry_changes_out() -> None:
+    texts = [system_prompt("/p", [], "linux", mode, tools=[spec("read")]) for mode in Mode]
+    assert all("as far as the mode below allows" in text for text in texts)
+    assert all("in mode code also not at a plan" in text for text in texts)
+    assert not any("Do not stop at a plan" in text for text in texts)
+    assert "Mode: architect. Study the project. Your work is a plan for each task." in "".join(texts)
+
+
 def test_the_notes_in_results_are_explained() -> None:
     text = system_prompt("/p", [], "linux", Mode.CODE, tools=[spec("read")])
     for note in (

@@ -9,6 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_agent.config.load import Loaded
+from acp_agent.config.settings import Settings
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import StopReason, TextPart
 from acp_agent.core.secrets import verbatim
@@ -277,6 +279,10 @@ async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_m
         assert (session.active.auto_approve, session.active.mode) == (AutoApprove.FULL_AUTO, Mode.CODE)
 
 
+def configured(**tables: Any) -> Loaded:
+    return Loaded(Settings.model_validate(tables), (), {}, "config.toml")
+
+
 def flushing(session: Session) -> Callable[[bool], Awaitable[None]]:
     async def flush(_cancelled: bool) -> None:
         await session.transcript.flush()
@@ -304,6 +310,30 @@ async def test_limits_that_change_in_a_turn_put_no_choice_of_the_user_in_force_t
             session.narrow(Mode.ASK, None)
         session.narrow(Mode.CODE, None)
         assert session.active.freedom is Freedom.FULL_AUTO
+
+
+async def test_a_configuration_that_changes_in_a_turn_puts_no_looser_choice_in_force_and_a_stricter_limit_at_once(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        async with session.turns.turn(flushing(session)):
+            session.activate_options()
+            session.options.choose(auto_approve=AutoApprove.FULL_AUTO)
+            await session.apply_choice()
+            session.apply_config(configured(acp={"mode": "architect"}))
+            assert session.options.freedom is Freedom.PLAN
+            assert session.active.freedom is Freedom.PLAN, "the configuration holds at once"
+            session.apply_config(configured())
+            assert session.options.freedom is Freedom.FULL_AUTO
+            assert session.active.freedom is Freedom.SUGGEST, "the choice waits for the next prompt"
+            session.apply_config(configured(tools={"autonomy_level": "readonly"}))
+            assert session.active.freedom is Freedom.READ_ONLY
+            session.narrow(Mode.ASK, None)
+            session.narrow(Mode.CODE, None)
+            assert session.active.freedom is Freedom.READ_ONLY
+        session.activate_options()
+        assert session.active == session.options
 
 
 async def test_the_user_is_promised_no_mode_that_the_agent_of_the_session_does_not_allow(tmp_path: Path) -> None:
