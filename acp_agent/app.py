@@ -274,9 +274,9 @@ class App:
                 self._peer.end()
 
     def _shown(self, session_id: str) -> Awaitable[None] | None:
-        """Return what waits until the updates of a session are sent: an editor must know the tool call of a question.
+        """Return an awaitable that ends when the updates of a session are sent, or None if all are sent.
 
-        Return None if all are sent.
+        A question must reach the editor after the update that shows its tool call.
         """
         session = self._sessions.find(session_id)
         return session.transcript.shown() if session is not None and session.transcript.is_behind else None

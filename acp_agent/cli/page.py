@@ -41,7 +41,7 @@ _NEAR = 5  # a window above this multiple of the highest value is not drawn, sin
 
 
 class UsageChart:
-    """Collects the reports of usage and draws them. It holds at most 1,000 readings and the last one."""
+    """The charts of the reports of usage. It holds at most 1,000 readings and the last one."""
 
     def __init__(self) -> None:
         self._calls = 0

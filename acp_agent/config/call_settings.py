@@ -250,7 +250,7 @@ _Boost = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class DependencySettings(Section):
-    """`[tools.dependencies]`: tools that are hidden until others succeeded. It sets an order and is no protection."""
+    """`[tools.dependencies]`: tools that are hidden until others succeeded. It sets an order and protects nothing."""
 
     enabled: Annotated[
         bool, Field(description="Whether tools are hidden until the tools they require have succeeded.")

@@ -38,7 +38,7 @@ LONGEST: Final = 100_000
 _MOST_WAITING: Final = 4
 """Questions that wait for the one that is shown. A further one is cancelled at once."""
 _MOST_OPEN: Final = 16
-"""Opened pages that are remembered until their server says that it is done; older ones are forgotten."""
+"""The most opened pages that are remembered. A page is forgotten when its server says that the user is done with it."""
 _MESSAGE_LIMIT: Final = 4000
 """Characters of a text that the user is shown."""
 _MARGIN: Final = 1000

@@ -150,7 +150,7 @@ class SessionMethods:
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
         """Delete a session. An id of no session is not an error: the session is gone in any case.
 
-        Raises RpcError if the id is no text.
+        Raises RpcError if the id is not a text.
         """
         session_id = _given_id(params)
         if 0 < len(session_id) <= _LONGEST_ID:

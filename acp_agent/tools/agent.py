@@ -129,7 +129,7 @@ class AgentTool(Tool[AgentParams]):
                 return ToolResult(listing(agents, params.agent))
             case "cancel":
                 ended = await agents.cancel(params.id or "last")
-                return ToolResult("\n".join(map(summary, ended)) or "no run goes on")
+                return ToolResult("\n".join(map(summary, ended)) or "no run is under way")
             case "steer":
                 return _begun(await agents.steer(params.id, params.task))
 

@@ -170,7 +170,7 @@ def compiled(selector: str) -> soupsieve.SoupSieve:
 
 
 def selected(markup: str, selector: str, limit: int) -> list[Tag]:
-    """Return the first `limit` matching elements in order. Raises ToolError for the selector or a page too large."""
+    """Return the first `limit` matching elements. Raises ToolError for a bad selector and for a page too large."""
     builder = TreeBuilder(MAX_SELECTED)
     page = tree(markup, builder)
     if builder.excess:

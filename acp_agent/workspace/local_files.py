@@ -111,7 +111,7 @@ class _Reading:
     def last_lines(self, number: int, limit: int) -> Lines | None:
         """Return the first `limit` of the last `number` lines; None if the file does not have more lines than that.
 
-        The file is read from its end. Raises ToolError for a file that is no text.
+        The file is read from its end. Raises ToolError for a file that is not a text.
         """
         beginning = os.pread(self.fd, self.chunk, 0)
         if is_binary(beginning):
@@ -132,7 +132,7 @@ class _Reading:
         return None
 
     def _decoded(self, position: int, wanted: int) -> tuple[str, ...]:
-        """Return at most `wanted` lines from a byte on. Raises ToolError if they are no UTF-8."""
+        """Return at most `wanted` lines from a byte on. Raises ToolError if they are not UTF-8."""
         try:
             return tuple(line.decode() for line in self._keep(position, wanted)) if wanted else ()
         except UnicodeDecodeError:
@@ -381,7 +381,7 @@ def _bytes_of(place: Place, limit: int) -> bytes:
 
 
 def _entry(entry: "os.DirEntry[str]") -> Entry | None:
-    """Return the entry of a scan, or None if it vanished meanwhile. Bytes that are no UTF-8 become U+FFFD."""
+    """Return the entry of a scan, or None if it vanished meanwhile. Bytes that are not UTF-8 become U+FFFD."""
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -397,8 +397,8 @@ _SETTLED = 2_000_000_000
 async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = now_ns) -> str | None:
     """Return the stamp of the file at `path`, which changes whenever the file is written or replaced.
 
-    None if it is no regular file, may not be read, or changed less than 2 s ago: another change in the same tick of the
-    file system's clock would not show. `now` returns nanoseconds since 1970. It never raises.
+    None if it is not a regular file, may not be read, or changed less than 2 s ago. A second change in the same tick of
+    the file system's clock would not show. `now` returns nanoseconds since 1970. It never raises.
     """
     return await to_thread.run_sync(current_stamp, roots, path, now)
 

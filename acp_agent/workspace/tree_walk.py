@@ -47,9 +47,9 @@ def walk(
 ) -> Iterator[Met]:
     """Yield the matching entries below the directory `base`, ordered by path component, each before its own entries.
 
-    matching   which of these names in a directory match, which is "" or ends with a slash; asked once for a directory,
-               because a question for each costs most of a walk
-    wanted     whether an entry is yielded if it matches, and entered if it is a directory; asked of no others
+    matching   returns which of these names in a directory match. The directory is "" or ends with a slash. It is called
+               once for each directory, because calls for each name would take most of the time of a walk
+    wanted     returns whether an entry is yielded if it matches, and entered if it is a directory
 
     A directory that cannot be read counts as empty. Names that are not UTF-8 are left out, because no tool could open
     them, and so are unfinished files. Call it in a worker thread; it stops when its task is cancelled.
@@ -425,8 +425,10 @@ class IgnoredFiles:
 def exceptions(files: Iterator[str], most: int) -> Callable[[str], bool]:
     """Return a function that returns whether a line of the ignore files may include a path again.
 
-    most   the most files that are read; if there are more, or one cannot be read whole, any path may be included, and
-           also if there are more than 1,000 such lines that differ
+    It returns True for every path if there are too many files, if one cannot be read whole, or if more than 1,000
+    different lines include paths.
+
+    most   the most files that are read
     """
     patterns = set[tuple[str, bool]]()
     for number, path in enumerate(islice(dict.fromkeys(files), most + 1)):

@@ -1,6 +1,6 @@
 """The words of a command that may be paths, and the folders where they may start.
 
-Gates judge a command by the paths in its text. Patterns and messages are no paths: the first operand of grep, sed and
+Gates judge a command by the paths in its text. Patterns and messages are not paths: the first operand of grep, sed and
 the like, the words of echo, and words with blanks that do not begin like a path.
 """
 

@@ -288,13 +288,13 @@ class SessionTools:
         return [fault for fault in now if fault not in before]
 
     def lost_folder(self) -> str:
-        """Return that the session's folder was removed, moved or replaced since the last call of this, "" if not."""
+        """Return a warning if the session's folder was removed, moved or replaced since the last call, else ""."""
         was_lost, self._is_lost = self._is_lost, self._folders.has_lost(self._cwd)
         if was_lost or not self._is_lost:
             return ""
         return (
-            f"the folder {self._cwd} was removed, moved or replaced while the session is open, and the file tools "
-            "still work in the earlier one; load the session again, or open another one"
+            f"the folder {self._cwd} was removed, moved or replaced while the session was open, and the file tools "
+            "still work in the earlier folder; load the session again, or open another one"
         )
 
     def snapshot(self, loaded: Loaded, warn: Callable[[str], None]) -> ToolsetSnapshot:

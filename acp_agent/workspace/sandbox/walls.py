@@ -329,7 +329,7 @@ def _logins(home: str, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _existing(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the resolved paths of those that exist, without those below another one."""
+    """Return the existing paths, resolved, without those that are below another one."""
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     kept: list[str] = []
     for path in real:
@@ -386,7 +386,7 @@ def upper_entries(root: str) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _listed(folder: str) -> list[tuple[str, str, bool]]:
-    """Return name, path and whether it is a folder, of each entry of a folder; none if it cannot be read."""
+    """Return the name and the path of each entry of a folder, and whether it is a folder. Empty if it is unreadable."""
     try:
         with os.scandir(folder) as found:
             return [(entry.name, entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
@@ -395,7 +395,7 @@ def _listed(folder: str) -> list[tuple[str, str, bool]]:
 
 
 def _between(path: str, writable: Sequence[str]) -> Iterator[str]:
-    """Yield the folders above a path that are in a writable one, the nearest first. That one itself is left out."""
+    """Yield the folders between a path and the writable folder that contains it, the nearest first."""
     for folder in folders_above(path):
         if folder in writable or not _is_within(folder, writable):
             return
