@@ -39,13 +39,14 @@ _UNSET = "ACP_AGENT_UNSET"
 _ENVIRONMENT = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
     # As for local commands. What the editor itself sets in these variables is not known here, and is lost.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": GIT_SETTING[0],
     "GIT_CONFIG_VALUE_0": GIT_SETTING[1],
 }
-"""Nobody types into the terminal, so programs must neither page nor ask."""
+"""Nobody types into the terminal, so programs must neither page nor ask, nor open an editor."""
 
 
 _LONGEST_TITLE = 200

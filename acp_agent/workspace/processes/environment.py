@@ -48,8 +48,8 @@ _KEYS = (
     "ZHIPUAI_API_KEY", "ZAI_API_KEY", "MINIMAX_API_KEY", "AI21_API_KEY", "SAMBANOVA_API_KEY", "DEEPINFRA_API_KEY",
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Nobody can type into a command, so it must not wait for a key or a password.
-_FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+# Nobody can type into a command, so it must not wait for a key, a password or an editor. Git takes the message it has.
+_FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
 # A folder of a checkout may be a bare repository, whose settings name programs that git would run.
 GIT_SETTING = ("safe.bareRepository", "explicit")
 

@@ -30,6 +30,7 @@ FIXED = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",

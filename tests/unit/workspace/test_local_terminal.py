@@ -165,6 +165,17 @@ async def test_commands_see_the_allowed_environment_and_no_secret(tmp_path: Path
         LocalTerminal(["OPENAI_API_KEY"])
 
 
+async def test_git_goes_on_with_the_message_it_has_where_it_would_open_an_editor(tmp_path: Path):
+    commit = "git -c user.name=x -c user.email=x@y -c core.editor='cat && false' commit -q --allow-empty"
+    outcome = await run(
+        LocalTerminal(), f"git init -q; {commit} -m kept && {commit} --amend; git log --format=%s", tmp_path
+    )
+    assert (outcome.exit_code, outcome.output) == (0, "kept\n")
+    outcome = await run(LocalTerminal(), commit, tmp_path)
+    assert outcome.exit_code == 1
+    assert "empty commit message" in outcome.output
+
+
 async def test_commands_have_no_terminal_no_input_and_none_of_our_descriptors(terminal: LocalTerminal, tmp_path: Path):
     leak = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(leak, True)
