@@ -91,6 +91,7 @@ class Fitted:
     lines   the number of lines of `whole`
     long    whether the text is over the threshold, so that only a part of it can be shown
     telling the errors and warnings in the part of a command's long output that is left out
+    partial whether `whole` is not all there was, because the terminal did not keep it
     """
 
     result: ToolResult
@@ -98,6 +99,7 @@ class Fitted:
     lines: int
     long: bool
     telling: str
+    partial: bool
     _sizes: Sizes
     _source: ResultSource
     _frame: Frame
@@ -126,7 +128,8 @@ class Fitted:
         kept = f"[the whole output was not stored: {trouble}]" if trouble else ""
         if reference:
             size = f"{self.lines} lines, {len(self.whole)} chars"
-            kept = f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
+            what = "what was kept of the output" if self.partial else "the whole output"
+            kept = f"[{what} ({size}) is {reference}: read_overflow reads or searches it]"
         parts = (self._frame.head, text, self._frame.ending, self._note, kept)
         return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
 
@@ -190,7 +193,9 @@ class Pipeline:
         telling = self._telling(text, whole) if long and source.run is not None and not is_document else ""
         left_out = long or len(text) < len(whole)
         lines = (stats.raw_lines if whole is result.text else lines_of(whole)) if left_out else 0
-        return Fitted(fitted, whole if left_out else "", lines, long, telling, self._sizes, source, frame, note)
+        partial = bool((result.envelope or {}).get("truncated"))
+        whole = whole if left_out else ""
+        return Fitted(fitted, whole, lines, long, telling, partial, self._sizes, source, frame, note)
 
     def _telling(self, text: str, whole: str) -> str:
         """Return errors and warnings that a preview leaves out, in at most two fifths of its size."""

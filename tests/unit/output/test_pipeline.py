@@ -231,6 +231,12 @@ def test_what_the_tool_itself_cut_stays_marked() -> None:
     assert applied(ToolResult("small", envelope={"truncated": True}), BASH).finish().envelope == {"truncated": True}
 
 
+def test_what_was_kept_of_an_output_is_not_called_the_whole_of_it() -> None:
+    for truncated, what in ((False, "the whole output"), (True, "what was kept of the output")):
+        done = applied(ToolResult(LONG, envelope={"truncated": truncated}), BASH).finish("overflow:1")
+        assert f"[{what} (" in done.text
+
+
 def test_secrets_in_the_envelope_are_also_found_by_their_keys_and_as_keys() -> None:
     password = "hunter2hunter2"
     content = {
