@@ -77,9 +77,10 @@ _TELLING = 12  # characters: a shorter new_string is found by accident
 
 
 class StaleFile(ExplainedFailure):
-    """The file changed since the session last read or wrote it."""
+    """The file changed since the session last read or wrote it. `resolved` is its absolute path, if it is known."""
 
-    def __init__(self, path: str, diff: Sequence[str]) -> None:
+    def __init__(self, path: str, diff: Sequence[str], resolved: str = "") -> None:
+        self.resolved = resolved
         advice = "Nothing was written. Repeat the call if it still fits this; "
         advice += "read the file for the rest of the diff." if len(diff) > _MAX_DIFF_LINES else "else adapt it."
         if not diff:
@@ -123,7 +124,9 @@ class FileWriter(Tool[P]):
         invocation = await self._judged(await super().understand(call, arguments, files))
         run = invocation.run
         refusal = invocation.predicted_failure
-        if refusal and isinstance(run, partial) and any(isinstance(argument, StaleFile) for argument in run.args):
+        stale = [each for each in run.args if isinstance(each, StaleFile)] if isinstance(run, partial) else []
+        if refusal and stale:
+            self._seen.refuse(call.batch, stale[0].resolved)
             invocation = replace(invocation, run=partial(_refuse, refusal))  # with the changes, which no error holds
             self._refused[call.id] = invocation
             while len(self._refused) > _MOST_REFUSED:
@@ -143,7 +146,7 @@ class FileWriter(Tool[P]):
         diff = await anyio.to_thread.run_sync(self._seen.difference, resolved, text)
         if diff is not None:
             await self._note(resolved, text)
-            raise StaleFile(path, diff)
+            raise StaleFile(path, diff, resolved)
 
     async def _commit(self, made: Diff, path: str, context: ToolContext) -> tuple[Diff, str]:
         """Write the change and note the text. Return the change, and how the editor altered the text, for the model.
@@ -264,13 +267,15 @@ class Write(FileWriter[WriteParams]):
     async def _judged(self, invocation: Invocation) -> Invocation:
         """Refuse to replace a file once that another agent has changed since this one knew it: its changes would go.
 
+        The same holds if an earlier call of the same message was refused, since the model has not read why.
         An edit needs no such care, since it replaces only text that it names.
         """
         who = invocation.call.agent.id if invocation.call.agent else ""
         for diff in invocation.diffs:
             if diff.old_text in (None, diff.new_text):
                 continue
-            if await noted(partial(self._seen.overtook, who, diff.path, diff.old_text), len(diff.old_text)):
+            unread = self._seen.was_refused(invocation.call.batch, diff.path)
+            if unread or await noted(partial(self._seen.overtook, who, diff.path, diff.old_text), len(diff.old_text)):
                 stale = StaleFile(diff.path, ())
                 return replace(invocation, run=partial(fail, stale), diffs=(), predicted_failure=self.failed(stale))
         return invocation

@@ -50,6 +50,7 @@ class SeenFiles:
         self._texts = OrderedDict[str, None]((path, None) for path, file in files.items() if file.text is not None)
         self._unnamed = set[str]()  # files whose path holds a secret
         self._known = OrderedDict[tuple[str, str], str]()  # the digest that each agent knows of a file, by both
+        self._refusals = OrderedDict[tuple[str, str], None]()  # the messages that were refused a file, each with it
         self._version = self._kept_version = 0
         self._kept = files
 
@@ -137,6 +138,16 @@ class SeenFiles:
             return False
         self._known[who, path] = digest
         return True
+
+    def refuse(self, batch: str, path: str) -> None:
+        """Note that a call of this message of the model was refused, because the file changed."""
+        self._refusals[batch, path] = None
+        while len(self._refusals) > _MOST_TEXTS:
+            self._refusals.popitem(last=False)
+
+    def was_refused(self, batch: str, path: str) -> bool:
+        """Return whether the model wrote this message before it could read what has changed in the file."""
+        return bool(batch) and (batch, path) in self._refusals
 
     def _forget_known(self, path: str) -> None:
         for key in [key for key in list(self._known) if key[1] == path or key[1].startswith(f"{path}/")]:

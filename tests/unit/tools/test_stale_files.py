@@ -1,9 +1,11 @@
 """write and edit of a file that others changed since the session read or wrote it."""
 
+from dataclasses import replace
+
 import pytest
 
 from acp_agent.core.types import CallingAgent
-from tests.unit.tools.workbench import Workbench
+from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +35,16 @@ async def test_a_changed_file_is_refused_once_with_what_changed(bench: Workbench
 
     await bench.run(name, **arguments)
     assert bench.files.text("a") == ("alpha\nBETA\ngamma\n" if name == "edit" else "mine\n")
+
+
+async def test_a_whole_file_is_not_written_by_the_message_that_holds_the_refused_call(bench: Workbench):
+    whole = {"path": "a", "content": "mine\n"}
+    for batch, wanted in (("one", "alpha\nbeta\ngamma\n"), ("two", "mine\n")):
+        calls = [replace(call(name, args), batch=batch) for name, args in (("edit", EDIT), ("write", whole))]
+        made = [await bench.registry.understand(each, bench.files) for each in (calls if batch == "one" else calls[1:])]
+        results = [await bench.execute(each) for each in made]
+        assert bench.files.text("a") == wanted, "the model has not read yet what changed" if batch == "one" else ""
+    assert results[-1].failure is None
 
 
 async def test_what_changed_between_windows_line_ends_is_shown_without_them(bench: Workbench):
