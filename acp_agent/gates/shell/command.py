@@ -221,6 +221,8 @@ class ShellText:
         name, args = command.name, command.argv[1:]
         if name in table.starters or (name == "git" and not _GIT_STARTERS.isdisjoint(args)):
             return None
+        if name in ("make", "gmake") and any("=" in word for word in args):  # `SHELL=program`
+            return None
         return None if name in table.text and option_texts(table.text[name], args) else command
 
     @cached_property

@@ -8,7 +8,7 @@ from itertools import dropwhile
 
 from acp_agent.gates.shell.command import CUT, Redirection
 from acp_agent.gates.shell.lines import ARRAY_READERS, ReadLines
-from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.options import option_texts, tables
 from acp_agent.gates.shell.words import (
     MAX_SHIFTS,
     MAX_SPREAD,
@@ -22,11 +22,13 @@ from acp_agent.gates.shell.words import (
     parameters,
     program_of,
     suffixes,
+    unknown,
     variants,
 )
 from acp_agent.text import lazy_regex
 
 _SEPARATOR = re.compile(r"[\s;&|]+")
+_BLANKS = " \t\n"
 _ECHO_OPTION = lazy_regex(r"-[neE]+")
 _QUOTES = str.maketrans("", "", "'\"")
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
@@ -34,7 +36,7 @@ _REFERRERS = frozenset(("declare", "typeset", "local", "readonly"))
 _DECLARERS = _REFERRERS.union(("export", "env", "eval", "time"))
 _COPIERS = frozenset(("cp", "mv", "ln", "install"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
-_FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset"}
+_FOLLOWED = PRINTERS | _READERS_OF_INPUT | _DECLARERS | _COPIERS | _PASSING | {"set", "shift", "unset", "getopts"}
 
 MAX_FED_TEXT = 256 * 1024
 """The most characters of printed text that are kept, in case a shell reads them. A reader of more counts as unread."""
@@ -179,6 +181,11 @@ class Guesses:
             self.unread = TOO_MANY_WORDS
             return []
         found = variants([*words], known, MAX_VALUES)
+        if any(piece.default for word in words for piece in word):  # `${x:+word}`, or `${x:-word}` of an empty variable
+            found += variants([[unknown(piece) for piece in word] for word in words], known, MAX_VALUES)
+        if any(piece.variable and not piece.quoted for word in words for piece in word):
+            found += variants([*words], split, MAX_VALUES) if (split := split_by(known)) else []
+        found = list(dict.fromkeys(found))
         return found if every <= MAX_VALUES else [*found, (*found[0][:1], CUT)]
 
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
@@ -193,6 +200,9 @@ class Guesses:
                 self.shift()
             case "unset":
                 self.unset(*args)
+            case "getopts":
+                words = (*args[2:], *self.arguments)
+                self.learn("OPTARG", [*words, *(word[2:] for word in words if word[:1] == "-")])
             case _ if name in _READERS_OF_INPUT:
                 read = dict.fromkeys(map(kept, (stdin.strip(), *stdin.split())))
                 lines = map(str.strip, stdin.splitlines()[: None if name in ARRAY_READERS else 1])
@@ -211,16 +221,20 @@ class Guesses:
             case _:
                 pass
 
-    def _take_lines(self, candidate: Candidate, argv: tuple[str, ...]) -> None:
-        """Note what a command puts into variables that reads its own input, or the known lines."""
-        lines = ReadLines(candidate.stdin) if candidate.stdin else self.lines
-        own = [text.removeprefix("IFS=") for text in candidate.assignments if text.startswith("IFS=")]
-        marks = (own or self.known.get("IFS", ()))[:1] or (" ",)
-        if lines is None or argv[0] not in _READERS_OF_INPUT:
+    def _take_lines(self, candidate: Candidate, argv: tuple[str, ...], read: str) -> None:
+        """Note what a command puts into variables that reads known lines, or splits its input in a way of its own."""
+        if argv[0] not in _READERS_OF_INPUT:
             return
-        if lines is not self.lines and self.lines is not None:
-            self.lines.give_back(candidate)
-        for name, values in lines.take(candidate, argv, "".join(marks).replace(" ", " \t\n")).items():
+        lines = self.lines
+        own = [text.removeprefix("IFS=") for text in candidate.assignments if text.startswith("IFS=")]
+        marks = "".join((own or self.known.get("IFS", ()))[:1] or (" ",)).replace(" ", _BLANKS)
+        if lines is None or candidate.stdin:
+            if lines is not None:
+                lines.give_back(candidate)
+            elif marks == _BLANKS and not option_texts(frozenset(("-d",)), argv[1:]):
+                return  # each word is among the values already
+            lines = ReadLines(read)
+        for name, values in lines.take(candidate, argv, marks).items():
             self.learn(name, values)
             if len(values) > 1:
                 self.learn_slices(name, values)
@@ -240,8 +254,8 @@ class Guesses:
         for argv in reversed(forms):  # the most recent values stay the most recent ones
             if self.lines is None or names.isdisjoint(_READERS_OF_INPUT):
                 self._set_variables(program_of(argv), argv[1:], read)
-            else:
-                self._take_lines(candidate, (program_of(argv), *argv[1:]))
+            if read or self.lines is not None:
+                self._take_lines(candidate, (program_of(argv), *argv[1:]), read)
         copied = [argv[-2:] for argv in forms if len(argv) > 2 and program_of(argv) in _COPIERS]
         texts = [(target, self.written(source)) for source, target in copied]
         targets = [each.target for each in candidate.redirections if each.writes]
@@ -271,6 +285,15 @@ class Guesses:
             self.unread = TOO_MUCH_TEXT
         elif text:
             self.files[target] = text
+
+
+def split_by(known: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the values of variables with blanks where a changed IFS splits them; nothing if it was not changed."""
+    marks = "".join(known.get("IFS", ())).replace(" ", "")
+    if not marks:
+        return {}
+    blanks = dict.fromkeys(map(ord, marks), " ")
+    return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
 
 
 def _called(argv: tuple[str, ...]) -> tuple[str, ...]:

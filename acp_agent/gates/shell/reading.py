@@ -22,7 +22,7 @@ from acp_agent.gates.shell.command import (
     is_cut,
 )
 from acp_agent.gates.shell.danger import judges_words
-from acp_agent.gates.shell.guesses import TOO_MANY_WORDS, Candidate, Guesses
+from acp_agent.gates.shell.guesses import TOO_MANY_WORDS, Candidate, Guesses, split_by
 from acp_agent.gates.shell.lines import READS, ReadingText, ReadLines
 from acp_agent.gates.shell.options import shell_call, system_root, tables
 from acp_agent.gates.shell.syntax import Parses, why_not_plain
@@ -232,15 +232,6 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     return found
 
 
-def _split(known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the values of variables with blanks where a changed IFS splits them; nothing if it was not changed."""
-    marks = "".join(known.get("IFS", ())).replace(" ", "")
-    if not marks:
-        return {}
-    blanks = dict.fromkeys(map(ord, marks), " ")
-    return {name: tuple(value.translate(blanks) for value in values) for name, values in known.items()}
-
-
 _Finish = Callable[[Command], Command]
 
 
@@ -253,7 +244,7 @@ def _commands(
     vanish   whether an unknown variable may be empty
     """
     found: list[Command] = []
-    words, size, known, split = 0, 0, guesses.known, _split(guesses.known)
+    words, size, known, split = 0, 0, guesses.known, split_by(guesses.known)
     for candidate in candidates:
         every = count_variants(candidate.words, known)
         limit = MAX_FOUND if _each_counts(candidate.words, guesses) else few_variants(candidate.words, known)

@@ -102,6 +102,8 @@ _EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "re
 """Commands of bash that evaluate the index of a variable in their arguments, as in `test -v x[$(word)]`."""
 
 _INDEX = re.compile(rb"\w\[(?:(?!\w\[)[^\]])*?(?:\$\(|`[^`\]]*`)")
+_ESCAPED_INDEX = re.compile(rb"\w\[(?:(?!\w\[)[^\]])*?\\(?:\$\(|`)")
+_ESCAPED_MARK = re.compile(rb"\\(?:\$\((?!\()|`)")
 _PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
 _MARK = re.compile(rb"\\.|`|\$\(\(?", re.DOTALL)
 _IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
@@ -163,6 +165,8 @@ class _Scan:
                 bodies = (each for each in node.children if each.type == "heredoc_body")
                 self.literal += ((each.start_byte, each.end_byte) for each in bodies)
             case "string" | "heredoc_body" | "subscript":
+                if node.type == "string" and context.evaluated:
+                    self._escaped(node)
                 return context._replace(unquoted=True)
             case "variable_assignment" | "declaration_command" | "unset_command" | "test_command":
                 return context._replace(evaluated=True)
@@ -178,6 +182,18 @@ class _Scan:
             case _:
                 pass
         return context
+
+    def _escaped(self, node: Node) -> None:
+        r"""Note the escaped substitutions of a string that bash evaluates again: `let "x[\\$(word)]"`."""
+        source = self.parsed.source
+        if not self.prompts and _ESCAPED_INDEX.search(source, node.start_byte, node.end_byte) is None:
+            return
+        for match in _ESCAPED_MARK.finditer(source, node.start_byte, node.end_byte):
+            close = _closing(source, match.end()) if match[0][-1:] == b"(" else source.find(b"\\`", match.end())
+            text = (
+                source[match.end() : close if close >= 0 else node.end_byte].replace(b"\\$", b"$").replace(b'\\"', b'"')
+            )
+            self.found.append(_unseen(match.start(), text, backtick=False))
 
     def _text(self, node: Node, context: _Context) -> _Context | None:
         """Note quoted text, unless bash expands it all the same."""

@@ -56,8 +56,8 @@ _ESCAPE_IN_QUOTES = lazy_regex(r"\\([$`\"\\\n])")
 _ANSI = lazy_regex(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
-_QUOTED_PATTERN = lazy_regex(r"'([^']*)'|\\(.)|([^'\\]+)", re.DOTALL)
-_VARIABLE = lazy_regex(r"\$\{?(\w+)\}?")
+_PATTERN = lazy_regex(r"'([^']*)'|\\(.)|\"((?:[^\"\\`]|\\.)*)\"|\$(\w+)|\$\{(\w+)\}|([^'\\\"$`]+)", re.DOTALL)
+_IN_DOUBLE_QUOTES = lazy_regex(r"\$(\w+)|\$\{(\w+)\}|\\([$`\"\\])|([^\\$`]+|\\)")
 _LONGEST_WORD = 256 * 1024  # characters of a word with all that its variables and braces add
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -198,11 +198,15 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
         default = _parts(parsed, node.children[operator + 1 : -1], quoted=quoted)
         text = "".join(piece.text for piece in default)
     changed = len(node.children) > 3  # more than `${`, the name and `}`
-    operator_of, operands = _operation(parsed, node.children[1:-1]) if changed and operator is None else ("", ())
+    operator_of, operands = (
+        _operation(parsed, node.children[1:-1], node.children[-1].start_byte)
+        if changed and operator is None
+        else ("", ())
+    )
     return [Piece(text, quoted, name, changed, tuple(default), operator_of, operands)]
 
 
-def _operation(parsed: Parsed, nodes: list[Node]) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
+def _operation(parsed: Parsed, nodes: list[Node], end: int) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
     """Return the operator of an expansion and what stands behind it; empty if its result is not computed."""
     kinds = [node.type for node in nodes]
     match kinds:
@@ -210,30 +214,45 @@ def _operation(parsed: Parsed, nodes: list[Node]) -> tuple[str, tuple[tuple[Piec
             return "!", ()
         case ["variable_name", "@", letter] | ["variable_name", letter] if letter in CASES:
             return letter, ()
-        case ["variable_name", "#" | "##" | "%" | "%%" as mark, *_]:
-            return mark, (_operand(parsed, nodes[2:]),)
-        case ["variable_name", "/" | "//" | "/#" | "/%" as mark, _, *rest] if rest[:1] in ([], ["/"]):
-            return mark, (_operand(parsed, nodes[2:3]), _operand(parsed, nodes[4:]))
+        case ["variable_name", "#" | "##" | "%" | "%%" | "/" | "//" | "/#" | "/%" as mark, *_]:
+            operands = _operands(parsed.source[nodes[1].end_byte : end].decode(errors="replace"), mark)
+            return (mark, operands) if operands else ("", ())
         case ["variable_name", ":", _] | ["variable_name", ":", _, ":", _]:
             return ":", tuple((_number(parsed, node),) for node in nodes[2::2])
         case _:
             return "", ()
 
 
-def _operand(parsed: Parsed, nodes: list[Node]) -> tuple[Piece, ...]:
-    """Return the pieces of a pattern or of what replaces it. The parser sees no variable and no quotes in a pattern."""
-    is_pattern = [node.type for node in nodes] == ["regex"]
-    found = _pattern(parsed.text(nodes[0])) if is_pattern else _parts(parsed, nodes, quoted=False)
-    variables = [None if each.quoted else _VARIABLE.fullmatch(each.text) for each in found]
-    return tuple(
-        Piece(each.text, variable=name[1]) if name else each for each, name in zip(found, variables, strict=True)
-    )
+def _operands(text: str, mark: str) -> tuple[tuple[Piece, ...], ...]:
+    """Return the pieces of a pattern, and of what replaces it; empty if there are expansions that are not simple.
 
-
-def _pattern(text: str) -> list[Piece]:
-    """Return the pieces of a pattern, in which single quotes and backslashes quote."""
-    found = (match.groups() for match in _QUOTED_PATTERN.finditer(text))
-    return [Piece(plain) if plain else Piece(single or escaped or "", quoted=True) for single, escaped, plain in found]
+    The parser leaves out blanks in a pattern, and sees no quotes and no variables there.
+    """
+    found: list[list[Piece]] = [[], []] if mark[0] == "/" else [[]]
+    at, end = 0, 0
+    for match in _PATTERN.finditer(text):
+        single, escaped, double, name, braced, plain = match.groups()
+        if match.start() != end:
+            return ()
+        end = match.end()
+        if double is not None:
+            inner = [*_IN_DOUBLE_QUOTES.finditer(double)]
+            if "".join(each[0] for each in inner) != double:
+                return ()
+            found[at].append(Piece("", quoted=True))
+            for each in inner:
+                named = each[1] or each[2] or ""
+                found[at].append(Piece(each[0] if named else each[3] or each[4] or "", quoted=True, variable=named))
+        elif name or braced:
+            found[at].append(Piece(match[0], variable=name or braced))
+        elif plain and mark[0] == "/" and not at and "/" in plain:
+            before, _, behind = plain.partition("/")
+            found[0].append(Piece(before))
+            found[1].append(Piece(behind))
+            at = 1
+        else:
+            found[at].append(Piece(plain) if plain else Piece(single or escaped or "", quoted=True))
+    return tuple(map(tuple, found)) if end == len(text) else ()
 
 
 def _number(parsed: Parsed, node: Node) -> Piece:

@@ -35,6 +35,7 @@ _RECIPE = re.compile(r"^(?:\t[\t @+-]*|[^\t#\n][^;\n]*;)([^\n]+)", re.MULTILINE)
 _SCHEDULED = re.compile(r"^[^\S\n]*(?:@\w+|(?:\S+[^\S\n]+){4}\S+)[^\S\n]+([^\n]+)", re.MULTILINE)
 _STARTING = frozenset(("if", "then", "else", "elif", "while", "until", "do", "{", "!", "coproc"))
 
+_MAKE_PROGRAMS = frozenset(("SHELL", "CC", "CXX", "CPP", "FC", "LD", "AR", "AS", "RM", "MAKE", "LEX", "YACC", "TEX"))
 _COMMAND_VARIABLES = frozenset(
     (
         "GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_SSH", "GIT_SSH_COMMAND",
@@ -295,7 +296,8 @@ def _own_texts(command: Command) -> list[str]:
     if name in _ESCAPERS:
         return _matches(_ESCAPED, (*args, stdin))
     if name in ("make", "gmake"):
-        values = [word.partition("=")[2] for word in args if " " in word and "=" in word and word[0] != "-"]
+        pairs = [word.partition("=") for word in args if "=" in word and word[0] != "-"]
+        values = [value for name, _, value in pairs if " " in value or name.rstrip(":?+") in _MAKE_PROGRAMS]
         return [*values, *_matches(_RECIPE, (stdin,))]
     return _matches(_SCHEDULED, (stdin,)) if name == "crontab" else []
 

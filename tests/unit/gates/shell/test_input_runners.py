@@ -1,5 +1,8 @@
 """Programs that run as commands what they read: what is written to them is judged as a command line."""
 
+from acp_agent.core.types import Allow, Deny
+from acp_agent.gates.blocklist import BlocklistPolicy, judge
+from acp_agent.gates.shell.command import ShellText
 from acp_agent.gates.shell.programs import runs_its_input
 from tests.rows import each_row
 
@@ -72,3 +75,32 @@ def test_a_shell_or_a_way_to_one_runs_what_it_reads(command: str):
 @each_row("command", READS)
 def test_a_server_or_a_script_does_not(command: str):
     assert not runs_its_input(command)
+
+
+@each_row(
+    "text",
+    [
+        "make SHELL=sudo",
+        "make test SHELL:=/usr/bin/sudo",
+        "gmake CC=sudo",
+        'let "x=a[\\$(sudo ls)]"',
+        'test -v "x[\\$(sudo ls)]"',
+        'test -v "x[\\`sudo ls\\`]"',
+        'PS4="\\$(sudo ls)"; set -x; ls',
+    ],
+)
+def test_a_program_that_a_variable_or_an_evaluated_index_names_is_judged(text: str):
+    assert isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)
+
+
+@each_row(
+    "text",
+    [
+        "make SHELL=/bin/bash CC=gcc PREFIX=/usr/local TOOL=curl test",
+        'let "x=a[1]+\\$y"',
+        'PS1="\\$(date) "; ls',
+        'echo "x[\\$(sudo ls)]"',
+    ],
+)
+def test_an_honest_variable_or_index_is_not_refused(text: str):
+    assert judge(ShellText(text), BlocklistPolicy()) == Allow()

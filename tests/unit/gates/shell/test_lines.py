@@ -108,6 +108,11 @@ LINES = "ls\nrm -rf /"
         "echo sudo ls | while read; do $REPLY; done",
         f'mapfile -t a <<E\n{LINES}\nE\nfor x in "${{a[@]}}"; do $x; done',
         "mapfile -t a < <(printf 'ls\\nrm -rf /\\n'); ${a[1]}",
+        "IFS=, read w v <<< 'x,sudo'; $v ls",
+        "read -d x v <<< sudox; $v ls",
+        "IFS=x; w=axsudo; set -- $w; v=$2; $v ls",
+        "IFS=x; w=axsudo; v=($w); v=${v[1]}; $v ls",
+        "getopts a: o -a sudo; v=$OPTARG; $v ls",
         "a=('rm -rf /' ls); for x in \"${a[@]}\"; do $x; done",
         "set -- 'rm -rf /' ls; for x in \"$@\"; do $x; done",
     ],
@@ -132,6 +137,13 @@ def test_what_a_loop_reads_is_no_reason_to_refuse_it_unless_it_runs_a_blocked_co
     text = f"{loop} <<E\n{lines}\nE"
     assert judge(ShellText(text), BlocklistPolicy()) == Allow()
     assert survey(text).unread == ""
+
+
+def test_each_variable_gets_its_own_part_of_a_line_that_is_split_in_another_way():
+    numbers = ",".join(map(str, range(10, 22)))
+    names = [f"v{number}" for number in range(12)]
+    text = f"IFS=, read {' '.join(names)} <<< {numbers}; rm -rf {' '.join(f'${name}' for name in names[:9])}"
+    assert judge(ShellText(text), BlocklistPolicy()) == Allow()
 
 
 def test_the_words_of_a_loop_over_lines_are_not_among_those_that_are_asked_about():
