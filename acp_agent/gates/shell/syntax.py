@@ -190,9 +190,8 @@ class _Scan:
             return
         for match in _ESCAPED_MARK.finditer(source, node.start_byte, node.end_byte):
             close = _closing(source, match.end()) if match[0][-1:] == b"(" else source.find(b"\\`", match.end())
-            text = (
-                source[match.end() : close if close >= 0 else node.end_byte].replace(b"\\$", b"$").replace(b'\\"', b'"')
-            )
+            text = source[match.end() : close if close >= 0 else node.end_byte]
+            text = text.replace(b"\\$", b"$").replace(b'\\"', b'"')
             self.found.append(_unseen(match.start(), text, backtick=False))
 
     def _text(self, node: Node, context: _Context) -> _Context | None:
