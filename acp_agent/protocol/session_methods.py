@@ -16,6 +16,7 @@ from acp_agent.core.editor import SentPrompt
 from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
 from acp_agent.core.messages import StopReason
 from acp_agent.core.secrets import Redact, verbatim
+from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
@@ -183,8 +184,7 @@ class SessionMethods:
         before = replace(session.options)
         options.set_mode(session.options, params.get("modeId"))
         if session.options != before:
-            await self._store_options(session, incoming)
-            await session.apply_choice()
+            await self._keep_choice(session, before, incoming)
             incoming.after_response(session.post_mode)
             incoming.after_response(session.post_options)
         return {}
@@ -198,7 +198,7 @@ class SessionMethods:
         if session.options != before:
             incoming.after_response(session.post_options)
             incoming.after_response(lambda: session.editor.post(session.info()))
-            await self._store_options(session, incoming)
+            await self._keep_choice(session, before, incoming)
         return {}
 
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
@@ -212,15 +212,19 @@ class SessionMethods:
                 incoming.after_response(session.post_mode)
             if session.options.model != before.model:
                 incoming.after_response(lambda: session.editor.post(session.info()))
-            await self._store_options(session, incoming)
-            if session.options.freedom is not before.freedom:
-                await session.apply_choice()
+            await self._keep_choice(session, before, incoming)
         return {"configOptions": self._options(session)}
 
-    async def _store_options(self, session: Session, incoming: Incoming) -> None:
-        """Store options that are set already. `$/cancel_request` would come too late, so it is ignored from now on."""
+    async def _keep_choice(self, session: Session, before: SessionOptions, incoming: Incoming) -> None:
+        """Put a stricter choice in force, store the options, which may wait for the database, and tell of a looser one.
+
+        The options are set already. `$/cancel_request` would come too late, so it is ignored from now on.
+        """
         incoming.on_cancel(lambda: None)
+        session.tighten()
         await self._sessions.store_options(session)
+        if session.options.freedom is not before.freedom:
+            await session.apply_choice()
 
     def _options(self, session: Session) -> list[Json]:
         boolean = self._editor().client.boolean_options

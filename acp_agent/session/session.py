@@ -512,17 +512,17 @@ class Session:
     def _under_agent(self, options: SessionOptions) -> SessionOptions:
         return options if tighter(options.mode, self._loosest) is options.mode else replace(options, mode=self._loosest)
 
-    async def apply_choice(self) -> None:
-        """Put a stricter mode or approval level in force for the rest of the running turn.
+    def tighten(self) -> None:
+        """Put a stricter mode or approval level that the user has chosen in force for the rest of the running turn."""
+        if self.turns.busy and self._granted is not None:
+            self._granted = replace(self._granted.tightened(self.options), chosen=self.options.chosen)
+            self._limit()
 
-        A looser one counts from the next turn, and the user is told so, unless the session's agent does not allow it.
-        """
-        if not self.turns.busy or self._granted is None:
-            return
-        self._granted = replace(self._granted.tightened(self.options), chosen=self.options.chosen)
-        self._limit()
+    async def apply_choice(self) -> None:
+        """Tighten the running turn, and tell the user if a looser choice counts only from their next prompt on."""
+        self.tighten()
         then, now = self._under_agent(self.options).freedom, self.active.freedom
-        if then is not now:
+        if then is not now and self.turns.busy and self._granted is not None:
             told = f"{FREEDOMS[then][0]} counts from your next prompt on; this turn goes on as {FREEDOMS[now][0]}."
             await self.emit(Notice(Severity.INFO, told))
 

@@ -211,9 +211,8 @@ class TranscriptWriter:
         self._writing = writing
         try:
             with writing:
-                await self.repository.write(
-                    change, durable=_is_durable(told, care), patience=self._patience(care, patience)
-                )
+                durable = change.touch or _is_durable(told, care)  # a turn begins or ends
+                await self.repository.write(change, durable=durable, patience=self._patience(care, patience))
             written = not writing.cancelled_caught
         except StoreUnavailable as error:
             self._note_failure(error, lasting=care is Care.TURN_END and not self._hurried)

@@ -175,6 +175,15 @@ async def test_what_is_written_at_the_end_of_a_turn_survives_a_power_cut():
         assert here.repository.changes[-1].title == "U"
 
 
+async def test_an_answer_that_is_written_with_the_end_of_its_turn_survives_a_power_cut():
+    async with desk() as here:
+        await here.queue.tell(piece("a whole answer"))
+        here.writer.note(Change(touch=True))  # as at the end of a turn
+        await here.queue.flush()
+        assert here.repository.kept == [piece("a whole answer")]
+        assert here.repository.durable[-1]
+
+
 async def test_a_store_that_fails_costs_nothing_of_the_conversation():
     async with desk() as here:
         here.repository.broken = True

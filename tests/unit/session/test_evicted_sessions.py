@@ -279,6 +279,9 @@ async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_m
         assert (session.active.auto_approve, session.active.mode) == (AutoApprove.FULL_AUTO, Mode.CODE)
 
 
+MODE_OPTION = {"configId": "mode", "value": "ask"}
+
+
 def configured(**tables: Any) -> Loaded:
     return Loaded(Settings.model_validate(tables), (), {}, "config.toml")
 
@@ -334,6 +337,26 @@ async def test_a_configuration_that_changes_in_a_turn_puts_no_looser_choice_in_f
             assert session.active.freedom is Freedom.READ_ONLY
         session.activate_options()
         assert session.active == session.options
+
+
+@pytest.mark.parametrize(("method", "params"), [("set_mode", {"modeId": "ask"}), ("set_config_option", MODE_OPTION)])
+async def test_a_stricter_mode_is_in_force_before_it_is_stored_which_may_wait_for_the_database(
+    tmp_path: Path, method: str, params: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        stored = list[Freedom]()
+        save = session.transcript.save
+
+        async def seen() -> None:
+            stored.append(session.active.freedom)
+            await save()
+
+        monkeypatch.setattr(session.transcript, "save", seen)
+        async with session.turns.turn(flushing(session)):
+            session.activate_options()
+            await here.ask(method, session.id, **params)
+        assert set(stored) == {Freedom.READ_ONLY}
 
 
 async def test_the_user_is_promised_no_mode_that_the_agent_of_the_session_does_not_allow(tmp_path: Path) -> None:
