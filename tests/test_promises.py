@@ -132,7 +132,7 @@ PROMISES: dict[str, dict[str, tuple[str, ...]]] = {
     "what a turn costs does not grow with the sessions that are kept": {
         "unit/store/test_sessions.py": (
             "test_no_statement_looks_at_the_rows_of_all_conversations",
-            "test_the_lists_use_their_indexes_and_sort_nothing",
+            "test_the_lists_use_their_indexes_and_sort_only_damaged_sessions",
         ),
     },
 }  # fmt: skip

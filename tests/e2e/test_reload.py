@@ -102,7 +102,7 @@ async def test_a_folder_that_is_made_anew_during_a_session_is_told_once(tmp_path
         (editor.workspace / "new.txt").touch()
         await editor.say(session, "go on")
         await editor.say(session, "go on")
-        told = f"the folder {editor.workspace} was removed, moved or replaced while the session is open"
+        told = f"the folder {editor.workspace} was removed, moved or replaced while the session was open"
         assert editor.told.count(told) == 1
         await editor.ask("session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []})
         await editor.say(session, "now")
