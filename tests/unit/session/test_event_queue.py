@@ -375,7 +375,8 @@ async def test_a_store_that_is_busy_for_a_moment_is_not_worth_a_word():
         assert (here.repository.kept, here.warnings) == ([STARTED, FINISHED], [])
 
 
-async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
+async def test_a_store_that_has_failed_is_left_alone_for_a_moment(monkeypatch):
+    monkeypatch.setattr(transcript_writer, "RETRY", 60)
     async with desk() as here:
         here.repository.broken = True
         await here.queue.tell(STARTED)

@@ -284,7 +284,7 @@ async def test_what_a_finished_command_left_behind_is_ended_and_told(
 
 @pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
 async def test_what_ends_by_itself_a_moment_later_is_waited_for(tmp_path: Path, pidfds: bool):
-    outcome = await run(LocalTerminal(pidfds=pidfds), "(sleep 0.05; echo late) & echo early", tmp_path)
+    outcome = await run(LocalTerminal(pidfds=pidfds, grace=20), "(sleep 0.05; echo late) & echo early", tmp_path)
     assert outcome.output == "early\nlate\n"
 
 
