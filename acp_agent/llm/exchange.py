@@ -9,7 +9,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
@@ -214,6 +213,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(value)
     if seconds is not None or not value:
         return seconds
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - servers seldom name a date
+
     try:
         when = parsedate_to_datetime(value)
     except (ValueError, OverflowError):  # not a date, or out of range

@@ -56,6 +56,7 @@ ERROR_BODY_PATIENCE: Final = 5.0
 _MOST_IDLE: Final = 64
 """The most idle connections to one address that are kept open."""
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 _Kind = ProviderErrorKind
 
@@ -252,9 +253,7 @@ class _Connections:
         if self._last[0] != asked:
             self._last = asked, *_prepared(*asked)
         _, address, head = self._last
-        if self._proxied is None:
-            self._proxied = _names_proxy()
-        if self._proxied and address.host not in _LOOPBACK:  # a proxy cannot reach a model on this machine
+        if address.host not in _LOOPBACK and self._is_proxied():  # a proxy cannot reach a model on this machine
             if self._httpx is None:
                 self._httpx = _httpx_client()
             return await _proxied_exchange(self._httpx, request, headers)
@@ -267,6 +266,11 @@ class _Connections:
             await exchange.aclose()
             raise
         return exchange
+
+    def _is_proxied(self) -> bool:
+        if self._proxied is None:
+            self._proxied = _names_proxy()
+        return self._proxied
 
     def _take(self, address: Address) -> HttpConnection | None:
         idle = self._idle.get(address, [])
@@ -320,7 +324,7 @@ def _prepared(url: str, headers: Mapping[str, str], has_body: bool) -> tuple[Add
 
 def _names_proxy() -> bool:
     """Return whether the environment, or the system's settings, name a proxy."""
-    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+    if sys.platform == "linux" and not any(name.lower() in _PROXY_VARIABLES for name in os.environ):
         return False
     from urllib.request import getproxies  # noqa: PLC0415 - it loads all of Python's HTTP
 

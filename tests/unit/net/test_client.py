@@ -250,9 +250,12 @@ anyio.run(main)
 """
 
 
-async def through(url: str, **environment: str) -> str:
+AND_LOADED = f"{PROXIED}\nprint('urllib.request' in sys.modules or 'email' in sys.modules)"
+
+
+async def through(url: str, script: str = PROXIED, **environment: str) -> str:
     """What a process of its own, with this environment, makes of a request."""
-    process = await anyio.run_process([sys.executable, "-c", PROXIED, url], env=environment, stderr=subprocess.STDOUT)
+    process = await anyio.run_process([sys.executable, "-c", script, url], env=environment, stderr=subprocess.STDOUT)
     return process.stdout.decode().strip()
 
 
@@ -263,6 +266,18 @@ async def test_a_proxy_of_the_environment_is_used_but_never_for_this_machine() -
     ):
         assert await through("http://model.invalid/x", HTTP_PROXY=proxy.url) == "200 the proxy"
         assert await through(f"{model.url}/x", HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url) == "200 the model"
+
+
+@pytest.mark.parametrize("variable", ["NO_PROXY", "FTP_PROXY", "HTTP_PROXY"])
+async def test_a_model_on_this_machine_loads_nothing_for_proxies(variable: str) -> None:
+    async with ScriptedHttp([Reply([Send(b"the model")])]) as model:
+        told = await through(f"{model.url}/x", AND_LOADED, **{variable: "127.0.0.1"})
+    assert told == "200 the model\nFalse"
+
+
+async def test_a_variable_that_only_spares_hosts_the_proxy_loads_nothing() -> None:
+    told = await through("http://model.invalid/x", AND_LOADED, NO_PROXY="localhost")
+    assert told.endswith("\nFalse"), told
 
 
 @pytest.mark.parametrize("key", ["\u201csk-1\u201d", "sk-\xe9"])
