@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pkgutil
 import re
 import unicodedata
 from collections.abc import Callable, Collection
@@ -33,17 +34,22 @@ class _LazyRegex(Generic[AnyStr]):
         return self.__dict__.setdefault(name, getattr(self._compiled, name))
 
 
+def packaged_text(package: str, name: str) -> str:
+    """Return the text of a file of this package, such as "parameters.json" of "acp_agent.tools"."""
+    data = pkgutil.get_data(package, name)  # importlib.resources loads a megabyte of modules for the same
+    assert data is not None
+    return data.decode()
+
+
 def packaged_table(package: str, name: str) -> dict[str, Any]:
     """Return the table NAME.toml of this package, such as "programs" of "acp_agent.gates.shell".
 
     A user waits for it at their first command, so it is read by rtoml: the parser of the standard library takes ten
     times as long. A test compares what the two read.
     """
-    from importlib.resources import files  # noqa: PLC0415
-
     import rtoml  # noqa: PLC0415 - a process starts without a table
 
-    return rtoml.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return rtoml.loads(packaged_text(package, f"{name}.toml"))
 
 
 _TITLE_LIMIT = 120

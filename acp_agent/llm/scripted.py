@@ -24,7 +24,6 @@ import json
 import re
 import tomllib
 from collections.abc import AsyncGenerator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -50,6 +49,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.endpoint import read_arguments, write
 from acp_agent.shape import AfterValidator, BeforeValidator, Field, Shape, ShapeConfig, ValidationError
+from acp_agent.text import packaged_text
 
 PACKAGED: Final = ("demo", "hello")
 _VALUE_LIMIT: Final = 80
@@ -157,8 +157,7 @@ def load_script(reference: str) -> Script:
 
 def _read(reference: str) -> tuple[str, str]:
     if reference in PACKAGED:
-        resource = files("acp_agent.llm") / "scripts" / f"{reference}.toml"
-        return f"{reference}.toml (packaged)", resource.read_text("utf-8")
+        return f"{reference}.toml (packaged)", packaged_text("acp_agent.llm", f"scripts/{reference}.toml")
     try:
         return reference, Path(reference).expanduser().read_text("utf-8")
     except (OSError, ValueError, RuntimeError) as error:  # no text in UTF-8, or no path

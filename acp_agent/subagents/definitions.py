@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, cast
 
 from acp_agent.core.data import frozen
@@ -33,6 +32,7 @@ from acp_agent.core.types import ALIASES, JsonObject
 from acp_agent.extend.front_matter import OTHERS_KEYS, DefinitionProblem, Fields, MarkdownFile, Value, parse
 from acp_agent.extend.sources import SourceFile, distinct
 from acp_agent.gates.selection import GROUPS, Selection, ToolChoice
+from acp_agent.text import packaged_text
 
 if TYPE_CHECKING:
     from acp_agent.extend.hooks import Hook
@@ -128,12 +128,11 @@ class Definitions:
 @cache
 def built_in() -> tuple[Definition, ...]:
     """Return the built-in definitions."""
-    folder = files("acp_agent.subagents") / "builtin"
-    return tuple(_built_in(each.name, (folder / f"{each.name}.md").read_bytes()) for each in BUILT_IN)
+    return tuple(_built_in(each.name) for each in BUILT_IN)
 
 
-def _built_in(name: str, data: bytes) -> Definition:
-    text = parse(data, f"{name}.md")
+def _built_in(name: str) -> Definition:
+    text = parse(packaged_text("acp_agent.subagents", f"builtin/{name}.md").encode(), f"{name}.md")
     assert isinstance(text, MarkdownFile), text
     definition, problems = read(text, name)
     assert not problems, problems

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from importlib.resources import files
 from typing import Annotated, ClassVar, Generic, TypeVar, cast
 
 from acp_agent.core.backends import FileSystem
@@ -33,7 +32,7 @@ from acp_agent.core.types import (
     ToolSpec,
 )
 from acp_agent.shape import AfterValidator, BeforeValidator, Field, Problem, Shape, ValidationError, fields
-from acp_agent.text import NOTE_SIZE, title, visible
+from acp_agent.text import NOTE_SIZE, packaged_text, title, visible
 
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80
@@ -105,8 +104,7 @@ def stored_schemas() -> Mapping[str, JsonObject]:
     It is stored, because making it takes pydantic. `ACP_AGENT_GOLDEN=write pytest tests/unit/tools/test_registry.py`
     renews the file.
     """
-    text = files("acp_agent.tools").joinpath("parameters.json").read_text(encoding="utf-8")
-    return cast("Mapping[str, JsonObject]", json.loads(text))
+    return cast("Mapping[str, JsonObject]", json.loads(packaged_text("acp_agent.tools", "parameters.json")))
 
 
 @cache
