@@ -146,8 +146,13 @@ def test_a_demo_that_is_ended_leaves_no_folder(tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_demo_as_ctrl_c_does_while_a_task_runs_code(monkeypatch, number):
-    """It was raised in that task, and a traceback of the task group was printed."""
+@pytest.mark.parametrize("keyboard", [signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+@pytest.mark.parametrize("by_task", [True, False], ids=["task", "body"])
+def test_a_signal_ends_the_demo_as_ctrl_c_does_while_a_task_runs_code(monkeypatch, number, keyboard, by_task):
+    """It was raised in that task, and a traceback of the task group was printed.
+
+    A shell starts the jobs that it leaves in the background with SIGINT ignored.
+    """
 
     async def ended() -> None:
         signal.raise_signal(number)
@@ -155,10 +160,14 @@ def test_a_signal_ends_the_demo_as_ctrl_c_does_while_a_task_runs_code(monkeypatc
 
     async def play() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ended)
+            if by_task:
+                tasks.start_soon(ended)
+            else:
+                await ended()
 
     monkeypatch.setattr(demo, "_play", lambda *_: anyio.run(play))
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, keyboard)
     try:
         with pytest.raises(KeyboardInterrupt):
             demo.demo(argparse.Namespace())
