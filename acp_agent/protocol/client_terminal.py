@@ -415,14 +415,18 @@ class EditorCommand:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target, timeout=timeout))
 
     async def _poll(self) -> None:
+        """Pass on new output, and end what a command in a sandbox leaves running, until this task is cancelled."""
         if self._tree.new is not None:
             await to_thread.run_sync(self._tree.new.note_others)
         pause = _FIRST_PAUSE
-        while True:
+        while self._on_output is not None or self._contained:
             try:
                 await self._read()
             except RpcError:
-                return  # the final reading reports it
+                pass  # the final reading reports it
+            except Exception as error:  # noqa: BLE001 - the command goes on, and how it ends counts
+                _log.error("output of a command not passed on", exc_info=error)
+                self._on_output = None
             # Some editors wait for the end of the command's output, which bubblewrap holds open for what is left.
             if self._contained and await to_thread.run_sync(self._tree.left_behind):
                 self._finishing = True
@@ -434,8 +438,7 @@ class EditorCommand:
     def _poll_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:  # the command goes on, and how it ends counts
-            _log.error("output of a command not passed on", exc_info=error)
-            self._on_output = None
+            _log.error("no look for left-overs", exc_info=error)
 
     async def _read(self) -> None:
         """Hand over the output that is new. Raises RpcError."""

@@ -24,7 +24,7 @@ from acp_agent.session.toolset.backends import CompositeTerminal
 from acp_agent.workspace.processes import table
 from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import CommandWatchdog
+from acp_agent.workspace.processes.tree import CommandWatchdog, ProcessTree
 from acp_agent.workspace.sandbox.bubblewrap import bubblewrap
 from tests.rows import each_row
 from tests.unit.protocol.scripted_editor import REFUSALS, Editor, editor, quiet, refuse, tell_nobody
@@ -703,6 +703,59 @@ async def test_output_that_nobody_takes_does_not_replace_how_the_command_ended(
         await command.release()
     assert (outcome.exit_code, outcome.output, taken) == (3, "one\ntwo\n", ["one\n"])
     assert logged == ["output of a command not passed on: no room"]
+
+
+@pytest.mark.parametrize("fault", ["refused", "not taken", "not found"])
+async def test_no_fault_of_the_output_ends_the_look_for_what_a_contained_command_leaves_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    logged, looks = list[str](), list[str]()
+
+    class Logged(Log):
+        def error(self, event: str, **fields: object) -> None:
+            logged.append(f"{event}: {fields['exc_info']}")
+            if fault == "not found":
+                editing.settle("terminal/wait_for_exit", {"exitCode": 0})
+
+    class Tree(ProcessTree):
+        def left_behind(self) -> bool:
+            looks.append(editing.methods[-1])
+            if fault == "not found":
+                raise OSError("no table")
+            return len(looks) > 1
+
+        def finish(self) -> int:
+            anyio.from_thread.run_sync(editing.settle, "terminal/wait_for_exit", {"exitCode": 0})
+            return 1
+
+    async def take(_output: str) -> None:
+        if fault == "not taken":
+            raise OSError("no room")
+
+    monkeypatch.setattr(client_terminal, "_log", Logged(""))
+    monkeypatch.setattr(client_terminal, "ProcessTree", Tree)
+
+    def contain(request: CommandRequest, variables: Mapping[str, str]) -> ContainedCommand:
+        return ContainedCommand(request.command)
+
+    settings = TerminalSettings("exec", str, "bash", (), 20, 1, CommandWatchdog(), verbatim, contain=contain)
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output=refuse(-32603) if fault == "refused" else {"output": "one\n", "truncated": False},
+    ) as editing:
+        terminal = ProxyTerminal(editing.peer, "s1", EditorPaths("/w"), settings)
+        command = await terminal.start(CommandRequest("x", "/w"))
+        with anyio.fail_after(20):
+            outcome = await command.wait(take)
+        await command.release()
+    assert outcome.exit_code == 0
+    told = {
+        "not taken": ["output of a command not passed on: no room"],
+        "not found": ["no look for left-overs: no table"],
+    }
+    assert logged == told.get(fault, [])
+    assert ("1 background process ended with the command" in outcome.output) is (fault != "not found")
 
 
 @pytest.mark.parametrize(
