@@ -221,10 +221,10 @@ async def session_import(params: ImportParams, host: ExtensionHost) -> JsonObjec
     """Make a new session of an exported one with at most 10,000 events."""
     document = cast("JsonObject", params.session)
     try:
-        saved, told = await anyio.to_thread.run_sync(read_session_file, document, abandon_on_cancel=True)
+        snapshot, events = await anyio.to_thread.run_sync(read_session_file, document, abandon_on_cancel=True)
     except NotASessionFile as error:
         raise invalid_params("session", str(error)) from None
-    return {"sessionId": await host.take_in(saved, told)}
+    return {"sessionId": await host.import_session(snapshot, events)}
 
 
 async def session_delete(params: OfSession, host: ExtensionHost) -> JsonObject:

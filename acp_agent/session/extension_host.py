@@ -68,20 +68,20 @@ class ExtensionHost:
         """Return the stored events with a `seq` above `after`, oldest first."""
         return self._store().of(session_id).events(after)
 
-    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
+    async def import_session(self, snapshot: SessionSnapshot, events: Sequence[StoredEvent]) -> str:
         """Import a session from a file, whole or not at all. Return its new id.
 
         The old id, the numbers of the events and the options are not imported: the author of the file must not decide
         which calls run without asking. Texts that are unsafe to show and impossible numbers are corrected. Raises
         InvalidField for a relative folder.
         """
-        cwd = saved.record.cwd
+        cwd = snapshot.record.cwd
         if not is_folder(cwd):
             raise InvalidField("session", "record: cwd: expected an absolute path")
-        correct = partial(_corrected, saved, told, self._configured(cwd), self._clock())
-        taken, events = await anyio.to_thread.run_sync(correct, abandon_on_cancel=True)
-        await self._store().take_in(taken, events)
-        return taken.record.id
+        correct = partial(_corrected, snapshot, events, self._configured(cwd), self._clock())
+        corrected, safe = await anyio.to_thread.run_sync(correct, abandon_on_cancel=True)
+        await self._store().import_session(corrected, safe)
+        return corrected.record.id
 
     async def delete(self, session_id: str) -> bool:
         """Close and delete a session. Return False if there was none."""
@@ -196,9 +196,9 @@ class ExtensionHost:
 
 
 def _corrected(
-    saved: SessionSnapshot, told: Sequence[StoredEvent], loaded: Loaded, now: int
+    snapshot: SessionSnapshot, events: Sequence[StoredEvent], loaded: Loaded, now: int
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return an imported session corrected for storing here, with the secrets of this machine redacted."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()
-    return corrected_session(saved, told, options_at_start(loaded), now, redactor(loaded, known))
+    return corrected_session(snapshot, events, options_at_start(loaded), now, redactor(loaded, known))

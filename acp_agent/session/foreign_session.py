@@ -87,18 +87,23 @@ def is_folder(path: str) -> bool:
 
 
 def corrected_session(
-    saved: SessionSnapshot, told: Sequence[StoredEvent], options: SessionOptions, now: int, redact: Redact = verbatim
+    snapshot: SessionSnapshot,
+    events: Sequence[StoredEvent],
+    options: SessionOptions,
+    now: int,
+    redact: Redact = verbatim,
 ) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """Return the session with a new id and with the given options. `now` is in milliseconds since 1970.
 
     It is slow for long sessions, so call it off the event loop.
     """
-    prompts = sum(isinstance(one.event, UserMessage) for one in told)
-    record = replace(_record(saved.record, now, redact), id=str(uuid4()), prompts=prompts)
+    prompts = sum(isinstance(one.event, UserMessage) for one in events)
+    record = replace(_record(snapshot.record, now, redact), id=str(uuid4()), prompts=prompts)
     shown = _Shown((record.cwd, *record.additional), redact)
-    events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
-    history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
-    return replace(saved, record=record, options=options, usage=_totals(saved.usage), history=history), events
+    corrected = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in events]
+    messages = tuple(_message(each, redact) for each in snapshot.history.messages)
+    history, usage = replace(snapshot.history, messages=messages), _totals(snapshot.usage)
+    return replace(snapshot, record=record, options=options, usage=usage, history=history), corrected
 
 
 def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:

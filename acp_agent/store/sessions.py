@@ -377,15 +377,15 @@ class SessionStore:
 
         return await self._database.write(step)
 
-    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> None:
+    async def import_session(self, snapshot: SessionSnapshot, events: Sequence[StoredEvent]) -> None:
         """Store a session of another store under a new id, whole or not at all. A time of 0 means now."""
-        row, key = self._row(saved.record, saved.options, saved.usage), to_column(saved.record.id)
-        history = saved.history
+        row, key = self._row(snapshot.record, snapshot.options, snapshot.usage), to_column(snapshot.record.id)
+        history = snapshot.history
 
         def step(connection: sqlite3.Connection) -> None:
-            _insert(connection, saved.record.id, row)
+            _insert(connection, snapshot.record.id, row)
             connection.execute(_KNOWN, (history.knowledge, history.tokens, key))
-            restore(connection, key, told)
+            restore(connection, key, events)
             StoredHistory(key).write(connection, history.messages)
 
         await self._database.write(step)

@@ -77,7 +77,7 @@ class FakeHost:
             raise self.failure
         if self.failure is not None:
             await self.failure()
-        if call[0] not in ("take_in", "delete") and call[1] != "s-1":
+        if call[0] not in ("import_session", "delete") and call[1] != "s-1":
             raise session_not_found(call[1])
 
     async def saved(self, session_id):
@@ -89,8 +89,8 @@ class FakeHost:
         for seq in range(after + 1, 6):
             yield StoredEvent(seq, 1000 * seq, TextDelta(f"text {seq}", f"m{seq}"))
 
-    async def take_in(self, saved, told):
-        await self._called("take_in", saved, told)
+    async def import_session(self, snapshot, events):
+        await self._called("import_session", snapshot, events)
         return "s-2"
 
     async def delete(self, session_id):

@@ -230,7 +230,7 @@ async def code_of(call: Any) -> int:
 
 
 async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_nor_its_counts(world):
-    taken = await world.host.take_in(FOREIGN, TOLD)
+    taken = await world.host.import_session(FOREIGN, TOLD)
 
     saved = await world.host.saved(taken)
     assert saved.options == SessionOptions()
@@ -240,7 +240,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     told = [each async for each in world.host.events(taken, 0)]
     assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
     assert [each.event for each in told] == [each.event for each in TOLD]
-    assert await world.host.take_in(FOREIGN, TOLD) != taken
+    assert await world.host.import_session(FOREIGN, TOLD) != taken
 
 
 async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, monkeypatch):
@@ -251,7 +251,7 @@ async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, mo
     words = f"{SECRET} stored-fake-4711-abcdef"
     history = HistoryState((Message(Role.USER, (TextPart(words),)),), 0, 7)
     foreign = replace(FOREIGN, record=replace(FOREIGN.record, title=words), history=history)
-    taken = await world.host.take_in(foreign, [StoredEvent(1, 10, TextDelta(words, "m"))])
+    taken = await world.host.import_session(foreign, [StoredEvent(1, 10, TextDelta(words, "m"))])
     text = repr((await world.host.saved(taken), [each async for each in world.host.events(taken, 0)]))
     assert text.count("[REDACTED") >= 6
     assert "4711" not in text
@@ -259,7 +259,7 @@ async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, mo
 
 async def test_a_session_of_no_folder_is_not_taken_in(world):
     spoilt = replace(FOREIGN, record=replace(FOREIGN.record, cwd="relative"))
-    assert await code_of(world.host.take_in(spoilt, TOLD)) == -32602
+    assert await code_of(world.host.import_session(spoilt, TOLD)) == -32602
     assert await world.store.page(prompted=False) == ()
 
 

@@ -200,7 +200,7 @@ async def test_an_exported_session_has_its_texts_and_is_imported_with_one_of_eac
     assert (back.history, [each.event for each in events]) == (history(LONG), [finished(LONG)])
     async with opened(tmp_path / "other.db") as database:
         store = SessionStore(database)
-        await store.take_in(back, events)
+        await store.import_session(back, events)
         assert copies(tmp_path / "other.db", "line 7:") == 1
         assert [each async for each in store.of("s").events()] == [StoredEvent(1, 5_000, finished(LONG))]
         assert await stored_history(store.of("s")) == history(LONG)

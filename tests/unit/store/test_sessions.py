@@ -418,7 +418,7 @@ async def test_a_session_from_elsewhere_is_kept_with_all_that_is_its_own(path):
     saved = SessionSnapshot(record("here", prompts=2), SessionOptions(Mode.ASK), UsageTotals(used=5, calls=3), HISTORY)
     async with opened(path) as database:
         store = SessionStore(database)
-        await store.take_in(saved, told)
+        await store.import_session(saved, told)
         assert await store.of("here").snapshot() == saved
         kept = [each async for each in store.of("here").events()]
         assert kept == [replace(each, seq=seq) for seq, each in enumerate(told, 1)]
@@ -437,6 +437,6 @@ async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
     async with opened(path) as database:
         store = SessionStore(database)
         with pytest.raises(StoreUnavailable, match="cannot be stored as JSON"):
-            await store.take_in(SessionSnapshot(record("here"), SessionOptions(), UsageTotals(), HISTORY), told)
+            await store.import_session(SessionSnapshot(record("here"), SessionOptions(), UsageTotals(), HISTORY), told)
         assert await store.find("here") is None
         assert await store.page() == ()
