@@ -264,7 +264,7 @@ def test_tests_use_fakes_and_not_mocks():
 
 # ------------------------------------------------------------------------- who may open what
 
-# Names a caller may have been given are opened by Root and nothing else (security.md 2.4). Every other file that
+# Names a caller may have been given are opened by Root and nothing else. Every other file that
 # touches the file system by name is here, with what it touches; none of these names comes from a model or an editor.
 OPENS = {
     "boot.py": "/dev/null",

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [--rounds N] [--json FILE]`: the agent's speed table, beside a floor (issue 2)."""
+"""`python -m tests.bench [--rounds N] [--json FILE]`: the speed of starts, answers and tool calls, beside a floor."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""How large the first request of a session is, in every wire format, as it reaches the server (issue 6)."""
+"""How large the first request of a session is, in every wire format, as it reaches the server."""
 
 from contextlib import suppress
 

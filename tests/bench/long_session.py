@@ -1,4 +1,4 @@
-"""`python -m tests.bench.long_session`: what a turn costs after 200 of them, beside the first ones (issue 6).
+"""`python -m tests.bench.long_session`: what a turn costs after 200 turns, beside the first ones.
 
 A model asks for a tool in every turn; old outputs are cleared and the conversation is summed up as it grows. Twice: the
 agent as an editor runs it, over its pipes and with a model on loopback whose own time does not count; and the loop by

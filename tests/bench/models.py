@@ -1,4 +1,4 @@
-"""What talking to a model costs, beside the official SDKs doing the same in the same run (issue 6)."""
+"""What talking to a model costs, beside the official SDKs doing the same in the same run."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Large outputs end to end: from a command's first byte to the next request to the model (issue 5)."""
+"""Large outputs end to end: from a command's first byte to the next request to the model."""
 
 import json
 import threading

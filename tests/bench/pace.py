@@ -1,4 +1,4 @@
-"""`python -m tests.bench.pace`: how long the filters take, by rule (issue 5: p95 under 50 ms for a megabyte)."""
+"""`python -m tests.bench.pace`: how long each filter takes for a megabyte. The goal is 50 ms at p95."""
 
 import re
 import statistics

@@ -1,4 +1,4 @@
-"""Redaction: what taking secrets out of text costs, and how that grows (security.md 2.6, issue 5)."""
+"""Redaction: what taking secrets out of text costs, and how that grows."""
 
 import hashlib
 import time

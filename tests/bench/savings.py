@@ -1,4 +1,4 @@
-"""`python -m tests.bench.savings`: what the output pipeline saves, into docs/savings.md and docs/savings.svg (issue 5).
+"""`python -m tests.bench.savings`: what the output pipeline saves, into docs/savings.md and docs/savings.svg.
 
 Measured on the outputs of tests/fixtures/outputs. "raw" is what the model would read without filters: escapes and
 overwritten progress are gone from it already, so no credit is taken for those. "shown" is what it reads with filters,

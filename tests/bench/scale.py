@@ -1,4 +1,4 @@
-"""`make bench-scale ARGS='[PART ...]'`: what must not grow with what is kept (issue 20). It takes some minutes.
+"""`make bench-scale ARGS='[PART ...]'`: what must not grow with what is kept. It takes some minutes.
 
     long      the turns of a session after 900 of them, beside those of a new session
     kept      a home with 10,000 kept sessions, beside an empty one

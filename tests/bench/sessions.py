@@ -1,4 +1,4 @@
-"""`python -m tests.bench.sessions`: what keeping conversations costs (issue 7).
+"""`python -m tests.bench.sessions`: what it costs to store, list and load conversations.
 
 The list of ten thousand sessions, a long conversation told again, many sessions in one process, many busy ones, and
 what a turn pays for being written down. Sessions are made as users make them, but for those the list is filled with.

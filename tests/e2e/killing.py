@@ -1,4 +1,4 @@
-"""An agent that is killed (SIGKILL) somewhere in a story, and what must be left of it (issue 7; security.md 3)."""
+"""An agent that is killed (SIGKILL) somewhere in a conversation, and what must be left of it."""
 
 import contextlib
 import json

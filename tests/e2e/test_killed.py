@@ -1,4 +1,4 @@
-"""kill -9 of the agent in the middle of a turn: nothing it started is left (security.md 3)."""
+"""kill -9 of the agent in the middle of a turn: nothing it started is left."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a conversation loses nothing the editor was told, and breaks nothing (security.md 3).
+"""kill -9 in the middle of a conversation loses nothing the editor was told, and breaks nothing.
 
 A thousand kills, and more: `make soak`.
 """

@@ -161,7 +161,7 @@ async def test_unknown_modes_options_and_values_are_refused_and_change_nothing(t
         session = await editor.open()
         for method, params, words in WRONG:
             error = await editor.error_of(method, {"sessionId": session, **params})
-            assert error.code == -32600, params  # A14.2, A15.3
+            assert error.code == -32600, params
             assert any(word in error.message for word in words), error.message
         await editor.say(session, "go")
     assert editor.call.status == "completed"

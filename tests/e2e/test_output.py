@@ -1,4 +1,4 @@
-"""What commands print, however much and whatever it is: the model gets little of it, and can read all (issue 5)."""
+"""What commands print, however much and whatever it is: the model gets little of it, and can read all."""
 
 import os
 import random

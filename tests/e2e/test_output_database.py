@@ -1,4 +1,4 @@
-"""Databases nobody can use: the result arrives all the same and says why its whole was not stored (issue 5)."""
+"""Databases nobody can use: the result arrives all the same and says why its whole was not stored."""
 
 import os
 import resource

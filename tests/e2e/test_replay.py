@@ -1,4 +1,4 @@
-"""What a load tells, folded as clients do, is what they saw live, whatever a conversation holds (A6.3, issue 7)."""
+"""What a load tells, folded as clients do, is what they saw live, whatever a conversation holds."""
 
 import base64
 import json

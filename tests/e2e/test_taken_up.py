@@ -45,7 +45,7 @@ async def test_a_stricter_configuration_holds_for_sessions_that_are_taken_up(tmp
         await editor.say(session, "hello")
         assert "approval suggest instead of full-auto" in editor.text
         again = await choose(editor, session, "auto_approve", "full-auto")
-        assert leave(again) == "full-auto", "his last word (A15.7)"
+        assert leave(again) == "full-auto", "their last word"
 
         await choose(editor, session, "mode", "code")
         for _ in range(2):  # the first one rests

@@ -1,4 +1,4 @@
-"""Servers that lie, flood, hang and die, as real programs over stdio (security.md 2.8)."""
+"""Servers that lie, flood, hang and die, as real programs over stdio."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""Servers over HTTP that lure, flood, hang and lie (security.md 2.5, 2.8). Real sockets on 127.0.0.1."""
+"""Servers over HTTP that lure, flood, hang and lie. Real sockets on 127.0.0.1."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Outputs of a gigabyte, end to end (issue 5: 1 GB bounded)."""
+"""Outputs of a gigabyte, end to end: the memory of the agent does not grow with them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rules of the protocol that no schema can state, checked over a whole recording (acp.md 8; A5.5, A12.16, A19)."""
+"""The rules of the protocol that no schema can state, checked over a whole recording."""
 
 from collections.abc import Iterator
 from typing import Any

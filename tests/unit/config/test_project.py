@@ -1,4 +1,4 @@
-"""A project's own file may only tighten (security.md, threat 11): whatever it says, nothing gets looser."""
+"""A project's own file may only tighten: whatever it says, nothing gets looser."""
 
 import os
 from fnmatch import fnmatchcase
@@ -603,7 +603,6 @@ def test_where_a_projects_rules_go(loading):
 
 
 def test_a_denial_under_another_name_of_a_tool_stays_one(loading):
-    """Review of issue 4, finding 6."""
     user = """
         [[tools.permissions.bash]]
         pattern = "ls *"

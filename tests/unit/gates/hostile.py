@@ -1,4 +1,4 @@
-"""Hostile commands by class (security.md): what must never run, and what must never run silently.
+"""Hostile commands by class: what must never run, and what must never run silently.
 
 U   refuse always
 A   another command runs behind an allowed one

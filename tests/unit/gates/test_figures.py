@@ -1,4 +1,4 @@
-"""What becomes of hostile and of everyday commands, in figures (issue 4). `pytest -n0` on this file shows them."""
+"""What becomes of hostile and of everyday commands, in figures. `pytest -n0` on this file shows them."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Reaching a host is asked about once, and a yes holds for that host alone (threat 8 of security.md)."""
+"""Reaching a host is asked about once, and a yes holds for that host alone."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The folder for scripts of an editor's terminal goes with its process, or with the next one (security.md 3)."""
+"""The folder for scripts of an editor's terminal goes with its process, or with the next one."""
 
 import ctypes
 import os
