@@ -47,11 +47,13 @@ class EditorSetup:
     title     its name, for the user
     file      the file that is written; empty if nothing can be written for this editor
     evidence  programs and folders. At least one exists if the editor is installed
+    note      what the user has still to do; empty for nothing
     """
 
     title: str
     file: str
     evidence: Sequence[str]
+    note: str = field(default="", kw_only=True)
 
     def shown(self, launch: AgentCommand) -> str:
         """Return the settings as the user would type them."""
@@ -63,7 +65,7 @@ class EditorSetup:
 
     def withdrawn(self, text: str, before: str | None) -> str | None:
         """Return the text without the settings, or None to remove the file. `before` is the text of the backup."""
-        raise NotImplementedError
+        del text, before
 
     def launch_in(self, text: str) -> AgentCommand | None:
         """Return the command that the file starts, or None if the settings are not in it."""
@@ -71,7 +73,8 @@ class EditorSetup:
 
     def remaining(self, launch: AgentCommand) -> str:
         """Return what the user has still to do, or "" for nothing."""
-        raise NotImplementedError
+        del launch
+        return self.note
 
 
 @frozen
@@ -81,13 +84,11 @@ class JsonSettings(EditorSetup):
     path    the keys of the entry that starts the agent
     extra   members of the entry beside the command and its arguments
     alone   the key of a setting that holds only the path of the program; empty if there is none
-    note    what the user has still to do; empty for nothing
     """
 
     path: tuple[str, ...]
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
     alone: str = ""
-    note: str = ""
 
     def _entries(self, launch: AgentCommand) -> Iterator[tuple[tuple[str, ...], Json]]:
         if self.alone:
@@ -127,10 +128,6 @@ class JsonSettings(EditorSetup):
             {key: str(value) for key, value in env.items()} if isinstance(env, dict) else {},
         )
 
-    def remaining(self, launch: AgentCommand) -> str:
-        del launch
-        return self.note
-
 
 def _restored(text: str, path: Sequence[str], old: JsoncNode | None) -> str:
     return without_value(text, path) if old is None else with_value(text, path, old.value)
@@ -142,13 +139,11 @@ class OwnFile(EditorSetup):
 
     comment      the characters that begin a comment in the file
     body         the text below the first line; @COMMAND@, @ARGS@, @ALL@ and @ICON@ stand for literals of the language
-    load         tells the user how to load the file
     first_line   the end of the first line, behind the command that is started
     """
 
     comment: str
     body: str
-    load: str
     first_line: str = ""
 
     def shown(self, launch: AgentCommand) -> str:
@@ -169,9 +164,6 @@ class OwnFile(EditorSetup):
             raise AgentError(f"{self.file} exists and was not written by `acp-agent setup`; nothing was changed")
         return self.shown(launch)
 
-    def withdrawn(self, text: str, before: str | None) -> str | None:
-        del text, before
-
     def launch_in(self, text: str) -> AgentCommand | None:
         found = re.match(
             re.escape(self.comment) + r" acp-agent setup, starts: (\[.*\])" + re.escape(self.first_line) + r"\r?\n",
@@ -184,10 +176,6 @@ class OwnFile(EditorSetup):
         if not isinstance(words, list) or not words:
             return None
         return AgentCommand(str(words[0]), tuple(map(str, words[1:])))
-
-    def remaining(self, launch: AgentCommand) -> str:
-        del launch
-        return self.load
 
 
 def _lua(text: str) -> str:
@@ -274,13 +262,6 @@ class NoFile(EditorSetup):
     def withdrawn(self, text: str, before: str | None) -> str | None:
         del text, before
         raise AgentError(self.why)
-
-    def launch_in(self, text: str) -> AgentCommand | None:
-        del text
-
-    def remaining(self, launch: AgentCommand) -> str:
-        del launch
-        return ""
 
 
 _NEOVIM = """\
@@ -389,18 +370,19 @@ def _programmed(name: str, environ: Mapping[str, str], home: str, config: str, f
             folder = os.path.join(config, environ.get("NVIM_APPNAME") or "nvim")
             where = file or os.path.join(folder, "lua", "acp_agent.lua")
             load = 'load it in your configuration with require("acp_agent"), as the file says'
-            return OwnFile("Neovim", where, ("nvim", folder), "--", _NEOVIM, load)
+            return OwnFile("Neovim", where, ("nvim", folder), "--", _NEOVIM, note=load)
         case "emacs":
             folder = os.path.join(home, ".emacs.d")
             if not os.path.isdir(folder) and os.path.isdir(os.path.join(config, "emacs")):
                 folder = os.path.join(config, "emacs")
             where = file or os.path.join(folder, "acp-agent.el")
             load = f"add (load {_lisp(where)}) to your init file and start it with M-x agent-shell"
-            return OwnFile("Emacs", where, ("emacs", folder), ";;", _EMACS, load, "  -*- lexical-binding: t; -*-")
+            first_line = "  -*- lexical-binding: t; -*-"
+            return OwnFile("Emacs", where, ("emacs", folder), ";;", _EMACS, first_line, note=load)
         case "jupyter":
             where = file or os.path.join(os.getcwd(), ".jupyter", "personas", "acp_agent_persona.py")
             load = "start `jupyter lab` in this folder, and mention @acp-agent in a chat of Jupyter AI"
-            return OwnFile("Jupyter AI", where, ("jupyter", os.path.join(home, ".jupyter")), "#", _JUPYTER, load)
+            return OwnFile("Jupyter AI", where, ("jupyter", os.path.join(home, ".jupyter")), "#", _JUPYTER, note=load)
         case "marimo":
             return MarimoFlag("marimo", file or _marimo_file(home, config), ("marimo", os.path.join(config, "marimo")))
         case "qtcreator":
