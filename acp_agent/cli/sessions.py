@@ -24,7 +24,7 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import UserMessage
 from acp_agent.core.messages import TextPart
-from acp_agent.core.new_file import NewFile
+from acp_agent.core.new_file import NewFile, open_folder
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import SessionRecord, SessionRepository, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject
@@ -36,9 +36,8 @@ from acp_agent.store.session_json import MOST_EVENTS, event_object, joined_event
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from acp_agent.text import title, visible
-from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.changed_files import SessionSnapshots
-from acp_agent.workspace.entries import rename_new
+from acp_agent.workspace.entries import take_new_name
 from acp_agent.workspace.git.objects import SnapshotLimits
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.undo import UndoError, journal_file, report, store_folder
@@ -132,16 +131,13 @@ def _new_file(path: str, *, force: bool) -> Generator[TextIO]:
     folder, name = os.path.split(path)
     if os.path.lexists(path) and not (force and os.path.isfile(path)):
         raise FileExistsError
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with holding(directory), closing(NewFile(directory, 0o600)) as new:
+    with open_folder(folder) as directory, closing(NewFile(directory, 0o600)) as new:
         with open(new.fd, "w", encoding="utf-8", newline="\n", closefd=False) as file:
             yield file
         if force:
-            os.replace(new.temporary_name(), name, src_dir_fd=directory, dst_dir_fd=directory)
-            new.renamed()
-        elif not new.take_name(name):
-            rename_new(directory, new.temporary_name(), directory, name)
-            new.renamed()
+            new.replace(name)
+        elif not take_new_name(new, directory, name):
+            raise FileExistsError
 
 
 _SHORTEST_ID = 8

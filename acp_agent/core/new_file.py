@@ -12,7 +12,8 @@ import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 
 from acp_agent.core.untrusted import now_ns
 
@@ -28,6 +29,16 @@ _ABANDONED = 3600 * 10**9  # nanoseconds. Where locks fail, a file that changed 
 def temporary_name() -> str:
     """Return a new name for an unfinished file."""
     return f".acp-agent-{secrets.token_hex(8)}.tmp"
+
+
+@contextmanager
+def open_folder(path: str) -> Generator[int]:
+    """Open a folder for the body. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def is_temporary(name: str) -> bool:
@@ -70,6 +81,16 @@ class NewFile:
             _link(self.fd, self._directory_fd, name)
             self._name = name
         return self._name
+
+    def write(self, data: bytes) -> None:
+        """Write bytes at its end. Raises OSError."""
+        with open(self.fd, "wb", closefd=False) as file:
+            file.write(data)
+
+    def replace(self, name: str) -> None:
+        """Give the finished file a name, in place of the file that has it. Raises OSError."""
+        os.replace(self.temporary_name(), name, src_dir_fd=self._directory_fd, dst_dir_fd=self._directory_fd)
+        self._name = None
 
     def renamed(self) -> None:
         """Note that the temporary name was renamed away."""

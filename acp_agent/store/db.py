@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.new_file import open_folder
 from acp_agent.store.schema import (
     STATEMENT_WAIT,
     DatabaseDamaged,
@@ -231,15 +232,9 @@ class _LogSync:
         finally:
             os.close(fd)
         if (found.st_dev, found.st_ino) != self._synced:
-            self._sync_folder()
+            with open_folder(self._folder) as folder:
+                self._sync_file(folder)
             self._synced = found.st_dev, found.st_ino
-
-    def _sync_folder(self) -> None:
-        fd = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-        try:
-            self._sync_file(fd)
-        finally:
-            os.close(fd)
 
     def close(self) -> None:
         """End the thread after the requested syncs. Blocks."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from acp_agent.core.new_file import NewFile, remove_leftovers
+from acp_agent.core.new_file import NewFile, open_folder, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 T = TypeVar("T")
@@ -136,19 +136,13 @@ def replace_private(path: str, text: str) -> None:
             raise OSError(errno.EINVAL, "not a regular file of your own")
     if len(data) > MAX_BYTES:
         raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove entries from it")
-    folder = os.path.dirname(path)
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with open_folder(os.path.dirname(path)) as directory:
         remove_leftovers(directory)
         with contextlib.closing(NewFile(directory, 0o600)) as new:
-            with os.fdopen(new.fd, "wb", closefd=False) as file:
-                file.write(data)
+            new.write(data)
             os.fsync(new.fd)
-            os.replace(new.temporary_name(), os.path.basename(path), src_dir_fd=directory, dst_dir_fd=directory)
-            new.renamed()
+            new.replace(os.path.basename(path))
         os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 ASK_AGAIN = ", and you will be asked again"

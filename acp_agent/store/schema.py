@@ -24,6 +24,7 @@ from typing import TypeVar, assert_never
 from urllib.parse import quote
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.new_file import open_folder
 from acp_agent.store.private_file import lock, private_file
 
 Migration = tuple[str, ...]
@@ -492,7 +493,8 @@ class DatabaseOpener:
                 with suppress(FileNotFoundError):
                     os.unlink(self._path + name)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            _sync(folder)
+            with open_folder(folder) as directory:
+                os.fsync(directory)
             self.made = True
             return
         for name in _BESIDE:
@@ -583,14 +585,6 @@ def _own(path: str) -> None:
         raise OSError(errno.EPERM, f"{path} belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
-
-
-def _sync(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _free_name(name: str) -> str:

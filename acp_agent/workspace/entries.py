@@ -145,11 +145,10 @@ def _take_name(new: NewFile, directory_fd: int, name: str, old: OldFile | None) 
         return False
     if not _has_name_still(directory_fd, name, old.status):
         return False
-    temporary = new.temporary_name()
+    new.temporary_name()
     if not _has_name_still(directory_fd, name, old.status):
         return False
-    os.replace(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-    new.renamed()
+    new.replace(name)
     return True
 
 

@@ -494,14 +494,12 @@ def _parent(root: Root, relative: str) -> Generator[tuple[int, str]]:
 def _put_file(parent: int, name: str, mode: int, data: bytes) -> None:
     """Give a file its content and mode in one step."""
     with closing(NewFile(parent, 0o600)) as new:
-        with open(new.fd, "wb", closefd=False) as file:
-            file.write(data)
+        new.write(data)
         with suppress(OSError):
             old = os.stat(name, dir_fd=parent, follow_symlinks=False)
             os.fchown(new.fd, old.st_uid, old.st_gid)
         os.fchmod(new.fd, mode)
-        os.replace(new.temporary_name(), name, src_dir_fd=parent, dst_dir_fd=parent)
-        new.renamed()
+        new.replace(name)
 
 
 def _net(steps: Iterable[Sequence[EntryChange]]) -> tuple[dict[str, EntryChange], list[_Conflict]]:

@@ -20,7 +20,7 @@ from acp_agent.cli.setup.editors import AgentCommand, EditorSetup, editor_setup,
 from acp_agent.cli.setup.jsonc import JsoncFault
 from acp_agent.config.section import one_line
 from acp_agent.core.errors import AgentError
-from acp_agent.core.new_file import NewFile
+from acp_agent.core.new_file import NewFile, open_folder
 from acp_agent.text import visible
 
 _VSIX = "acp-agent.vsix"  # our extension, where this installation carries it
@@ -213,20 +213,14 @@ def _replace(target: str, text: str, like: os.stat_result | None) -> None:
     folder, name = os.path.split(target)
     try:
         os.makedirs(folder, exist_ok=True)
-        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with contextlib.closing(NewFile(directory, _NEW_MODE)) as new:
-                with open(new.fd, "wb", closefd=False) as file:
-                    file.write(text.encode())
-                if like is not None:
-                    with contextlib.suppress(PermissionError):
-                        os.fchown(new.fd, like.st_uid, like.st_gid)
-                    os.fchmod(new.fd, stat.S_IMODE(like.st_mode))
-                os.fsync(new.fd)
-                os.replace(new.temporary_name(), name, src_dir_fd=directory, dst_dir_fd=directory)
-                new.renamed()
-        finally:
-            os.close(directory)
+        with open_folder(folder) as directory, contextlib.closing(NewFile(directory, _NEW_MODE)) as new:
+            new.write(text.encode())
+            if like is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(new.fd, like.st_uid, like.st_gid)
+                os.fchmod(new.fd, stat.S_IMODE(like.st_mode))
+            os.fsync(new.fd)
+            new.replace(name)
     except OSError as error:
         raise AgentError(f"{target} cannot be written: {error.strerror}; nothing was changed") from error
 

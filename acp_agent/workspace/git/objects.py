@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple, TypeAlias
 
-from acp_agent.core.new_file import NewFile
+from acp_agent.core.new_file import NewFile, open_folder
 from acp_agent.core.untrusted import now_ns
 from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.git.index import read_entries
@@ -191,14 +191,11 @@ class ObjectStore:
         """Write a file in one step. Raises OSError."""
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with holding(directory), closing(NewFile(directory, 0o600)) as new:
-            with open(new.fd, "wb", closefd=False) as file:
-                file.write(data)
+        with open_folder(os.path.dirname(path)) as directory, closing(NewFile(directory, 0o600)) as new:
+            new.write(data)
             with suppress(FileExistsError):  # another thread wrote the same object
                 if not new.take_name(os.path.basename(path)):
-                    os.replace(new.temporary_name(), os.path.basename(path), src_dir_fd=directory, dst_dir_fd=directory)
-                    new.renamed()
+                    new.replace(os.path.basename(path))
 
 
 def index_file(folder: str, root: Root) -> str:
