@@ -48,6 +48,10 @@ class CallItem:
     finished: ToolFinished | None = None
     nested: list["CallItem"] = field(default_factory=list["CallItem"])
 
+    @property
+    def result(self) -> ToolResult | None:
+        return None if self.finished is None else self.finished.result
+
 
 @frozen
 class MessageItem:
@@ -255,7 +259,7 @@ _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
 _STYLES = {LineChange.ADDED: _GREEN, LineChange.REMOVED: _RED}
 _WIDTH = 88
 _MARKS = {PlanStatus.PENDING: "○", PlanStatus.IN_PROGRESS: "◐", PlanStatus.COMPLETED: "●"}
-_YEAR_10000 = 253_402_300_800_000
+YEAR_10000 = 253_402_300_800_000  # milliseconds since 1970
 
 
 async def write_text(saved: SessionSnapshot, events: AsyncIterator[StoredEvent], out: TextIO) -> None:
@@ -276,7 +280,7 @@ async def write_text(saved: SessionSnapshot, events: AsyncIterator[StoredEvent],
 
 def when(at: int) -> str:
     """Return the local time of `at`, in milliseconds since 1970, or "?" if it is out of range."""
-    if not 0 < at < _YEAR_10000:
+    if not 0 < at < YEAR_10000:
         return "?".ljust(16)
     return f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M}"
 
@@ -339,7 +343,7 @@ class _Text:
     def call(self, call: CallItem, indent: str = "  ") -> None:
         state, word = call_outcome(call)
         mark = self._paint("✔", _GREEN) if state is CallOutcome.DONE else self._paint("✘", _RED)
-        result = call.finished.result if call.finished is not None else None
+        result = call.result
         took = seconds(call.finished.elapsed) if call.finished is not None else ""
         ending = ", ".join(filter(None, ("" if state is CallOutcome.DONE else word, took)))
         about = self._paint(call_title(title(call.started.name), title(call.started.title)), _BOLD)

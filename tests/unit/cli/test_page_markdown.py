@@ -7,7 +7,7 @@ import lxml.html
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.page_parts import markdown
+from acp_agent.cli.page import markdown
 from tests.rows import each_row
 from tests.sizes import sized
 
