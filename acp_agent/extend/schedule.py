@@ -20,7 +20,7 @@ from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import DuePrompt, ScheduledPrompt
 from acp_agent.extend.timing import Every, Once, Timing, told, understood, zone_of
 from acp_agent.log import Log
-from acp_agent.store.schedule import Firing, StoredSchedule
+from acp_agent.store.conversations import Firing, StoredSchedule
 from acp_agent.text import abbreviated
 
 _log = Log(__name__)

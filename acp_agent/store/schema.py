@@ -172,8 +172,8 @@ _SEEN: Migration = (
 )
 
 _SCHEDULE: Migration = (
-    # Prompts that a session runs by itself (schedule.py). Times are milliseconds. `firing` is the id of the turn that
-    # carries one out, so that a process that starts after a kill sees whether that turn had begun.
+    # Prompts that a session runs by itself (conversations.py). Times are milliseconds. `firing` is the id of the turn
+    # that carries one out, so that a process that starts after a kill sees whether that turn had begun.
     """
     CREATE TABLE schedule (
         conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,

@@ -19,8 +19,8 @@ from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.extend.schedule import Background, Claim, Conclude, SessionSchedule
 from acp_agent.session.session import Session
 from acp_agent.session.turn_slot import Answer
+from acp_agent.store.conversations import StoredSchedule
 from acp_agent.store.db import Database
-from acp_agent.store.schedule import StoredSchedule
 from acp_agent.text import title
 
 _CARD = "schedule"

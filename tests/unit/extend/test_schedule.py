@@ -19,7 +19,7 @@ from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, DuePrompt, SessionRecord
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.extend.schedule import Claim, Conclude, SessionSchedule
-from acp_agent.store.schedule import Firing, StoredSchedule
+from acp_agent.store.conversations import Firing, StoredSchedule
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import opened
 

@@ -16,7 +16,7 @@ from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.session_options import AutoApprove, Mode, SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
-from acp_agent.store import conversations, schedule, session_rows
+from acp_agent.store import conversations, session_rows
 from acp_agent.store import sessions as statements
 from acp_agent.store.conversations import ConversationSummaries, OverflowStore
 from acp_agent.store.db import Database
@@ -214,7 +214,7 @@ _TABLES = "conversations|told|messages|texts|tool_overflow|summaries|seen_files|
 
 def every_statement() -> Iterator[tuple[str, str]]:
     """Yield the SQL statements of the modules that keep conversations, by the names of their constants."""
-    for module in (statements, session_rows, conversations, schedule):
+    for module in (statements, session_rows, conversations):
         for name, value in vars(module).items():
             for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
                 if isinstance(text, str) and re.match(r"\s*(SELECT|UPDATE|DELETE|INSERT)\b", text) and "{" not in text:
