@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 T = TypeVar("T")
 
 
-class _Dataclass(Protocol):
+class Dataclass(Protocol):
+    """Any instance of a dataclass."""
+
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
@@ -27,23 +29,23 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 @cache
-def _members(kind: type[_Dataclass]) -> "attrgetter[object]":
+def _members(kind: type[Dataclass]) -> "attrgetter[object]":
     """Return a function that returns the members by which an instance is compared."""
     return attrgetter("__class__", *(each.name for each in fields(kind) if each.compare))
 
 
-def _equals(self: _Dataclass, other: object) -> bool:
+def _equals(self: Dataclass, other: object) -> bool:
     if other.__class__ is not self.__class__:
         return NotImplemented
     members = _members(type(self))
     return members(self) == members(other)
 
 
-def _hashed(self: _Dataclass) -> int:
+def _hashed(self: Dataclass) -> int:
     return hash(_members(type(self))(self))
 
 
 @recursive_repr()
-def _printed(self: _Dataclass) -> str:
+def _printed(self: Dataclass) -> str:
     members = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
     return f"{type(self).__qualname__}({', '.join(members)})"

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TypeVar, cast
 from uuid import uuid4
 
-from acp_agent.core.data import frozen
+from acp_agent.core.data import Dataclass, frozen
 from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Part, PromptPart, TextPart, ThoughtPart, ToolResultPart, Usage
 from acp_agent.core.secrets import Redact, verbatim
@@ -24,7 +24,6 @@ from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent,
 from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
-from acp_agent.store.session_json import Dataclass
 
 T = TypeVar("T")
 

@@ -37,13 +37,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from io import BytesIO
-from itertools import count
 from typing import BinaryIO, TypeAlias, cast
 
 from acp_agent.core.data import frozen
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.audit_record import ContinuesRecord, LostRecord, Record, TornRecord, members
-from acp_agent.store.private_file import lock, private_file
+from acp_agent.store.private_file import free_name, lock, private_file
 
 MAX_LINE = 64 * 1024
 """The most bytes of a line, its line end included."""
@@ -205,12 +204,6 @@ def write_head(fd: int, head: ChainHead) -> None:
     text = f"{head.link.seq:020d} {head.size:020d} {head.link.hash}\n".encode()
     if os.pwrite(fd, text, 0) < len(text):
         raise OSError("the head file could not be written")
-
-
-def write_draft(fd: int, line: bytes) -> None:
-    """Write a line behind the head, before it is appended to the audit. Ignore errors: the copy is seldom needed."""
-    with suppress(OSError):
-        os.pwrite(fd, line, _LENGTH)
 
 
 def read_draft(fd: int, torn: bytes, after: ChainLink) -> tuple[bytes, ChainLink] | None:
@@ -384,7 +377,8 @@ class AuditLog:
             link, lead, size = end.link, end.lead, size + len(end.lead)
             for record in records:
                 line, link = seal(members(record), link, self._ts())
-                write_draft(head_fd, line)
+                with suppress(OSError):  # a copy of the line behind the head is seldom needed
+                    os.pwrite(head_fd, line, _LENGTH)
                 try:
                     _write_whole(fd, lead + line)
                 except OSError:
@@ -406,7 +400,8 @@ class AuditLog:
                 return head
             with private_file(self.path) as fd:
                 end = _end(fd, os.fstat(fd).st_size, head)
-            name, new = self._free_name(), f"{self.path}.new"
+            stem, extension = os.path.splitext(self.path)
+            name, new = free_name(f"{stem}-{self._now():%Y%m%dT%H%M%SZ}", extension), f"{self.path}.new"
             with suppress(FileNotFoundError):
                 os.unlink(new)
             with private_file(new, os.O_EXCL) as fd:
@@ -417,12 +412,6 @@ class AuditLog:
             head = ChainHead(link, len(line))
             write_head(head_fd, head)
         return head
-
-    def _free_name(self) -> str:
-        stem, extension = os.path.splitext(self.path)
-        dated = f"{stem}-{self._now():%Y%m%dT%H%M%SZ}"
-        names = (f"{dated}{f'-{number}' if number else ''}{extension}" for number in count())
-        return next(name for name in names if not os.path.lexists(name))
 
 
 def _end(fd: int, size: int, head: ChainHead | None) -> _End:

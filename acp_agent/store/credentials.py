@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from acp_agent.config.files import (
     Credential,
@@ -84,32 +84,24 @@ class OsKeyring:
         self._within(call)
 
     def _within(self, call: Callable[["KeyringBackend"], _T]) -> _T:
-        asked = _Asked(call)
+        answers, errors = list[_T](), list[Exception]()
+
+        def run() -> None:
+            try:
+                import keyring  # noqa: PLC0415 - it looks for backends, and few people log in
+
+                answers.append(call(keyring.get_keyring()))
+            except Exception as error:  # noqa: BLE001 - a backend is foreign code
+                errors.append(error)
+
+        asked = threading.Thread(target=run, daemon=True, name="keyring")  # the end of the process does not wait for it
         asked.start()
         asked.join(self._patience)
         if asked.is_alive():
             raise KeyringError(f"the keyring did not answer in {self._patience:g} s")
-        if asked.error is not None:
-            raise KeyringError(_reason(asked.error)) from asked.error
-        return asked.answers[0]
-
-
-class _Asked(threading.Thread, Generic[_T]):
-    """A call of the keyring in a daemon thread, so that the end of the process does not wait for it."""
-
-    def __init__(self, call: Callable[["KeyringBackend"], _T]) -> None:
-        super().__init__(daemon=True, name="keyring")
-        self._call = call
-        self.answers: list[_T] = []
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            import keyring  # noqa: PLC0415 - it looks for backends, and few people log in
-
-            self.answers.append(self._call(keyring.get_keyring()))
-        except Exception as error:  # noqa: BLE001 - a backend is foreign code
-            self.error = error
+        if errors:
+            raise KeyringError(_reason(errors[0])) from errors[0]
+        return answers[0]
 
 
 def _reason(error: Exception) -> str:

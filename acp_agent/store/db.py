@@ -411,7 +411,10 @@ class Database:
             values = await self._writer.run(lambda connection: [write.step(connection) for write in group], wait=wait)
         except Exception as error:
             if isinstance(error, sqlite3.Error | OSError) and (isinstance(error, _Moved) or busy(error)):
-                self._wait_again(group, cause(error))
+                for write in group:
+                    if write.given_up:
+                        write.fail(self._unavailable(cause(error)))
+                self._waiting[:0] = [write for write in group if not write.given_up]
                 raise
             if len(group) == 1:
                 raise
@@ -430,25 +433,16 @@ class Database:
         if any(write.durable for write in group):
             self._log_sync.soon()
 
-    def _wait_again(self, group: Sequence[_Write[Any]], why: str) -> None:
-        for write in group:
-            if write.given_up:
-                write.fail(self._unavailable(why))
-        self._waiting[:0] = [write for write in group if not write.given_up]
-
     async def _write_each(self, group: Sequence[_Write[Any]]) -> None:
         """Run each write in a transaction of its own."""
         with anyio.CancelScope(shield=True):
             for write in group:
-                await self._write_alone(write)
-
-    async def _write_alone(self, write: _Write[Any]) -> None:
-        run = partial(self._writer.run, write.step)
-        try:
-            async with self._translated(self._writer):
-                self._end([write], [await self._attempt(self._writer, run, STATEMENT_WAIT)])
-        except Exception as error:  # noqa: BLE001 - its caller gets it
-            write.fail(error)
+                run = partial(self._writer.run, write.step)
+                try:
+                    async with self._translated(self._writer):
+                        self._end([write], [await self._attempt(self._writer, run, STATEMENT_WAIT)])
+                except Exception as error:  # noqa: BLE001 - its caller gets it
+                    write.fail(error)
 
     async def _attempt(self, lane: _Lane, run: Callable[..., Awaitable[T]], seconds: float) -> T:
         """Run a transaction, and open the file before if needed. It waits at most `seconds` for other processes."""

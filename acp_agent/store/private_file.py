@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TypeVar
 
 from acp_agent.core.new_file import NewFile, open_folder, remove_leftovers
@@ -147,6 +148,12 @@ def replace_private(path: str, text: str) -> None:
 
 ASK_AGAIN = ", and you will be asked again"
 """The end of a warning about a file of answers that was set aside."""
+
+
+def free_name(stem: str, extension: str = "") -> str:
+    """Return the first of the names `stem`, `stem-1`, `stem-2`, ..., each with the extension, that nothing has."""
+    names = (f"{stem}{f'-{number}' if number else ''}{extension}" for number in count())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def set_aside(path: str) -> str:

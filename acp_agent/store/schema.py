@@ -19,13 +19,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import partial
-from itertools import count
 from typing import TypeVar, assert_never
 from urllib.parse import quote
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.new_file import open_folder
-from acp_agent.store.private_file import lock, private_file
+from acp_agent.store.private_file import free_name, lock, private_file
 
 Migration = tuple[str, ...]
 """The SQL statements of one migration. They run in order with foreign keys enforced, all in one transaction."""
@@ -556,7 +555,7 @@ class DatabaseOpener:
 
         Its log is renamed first, so that a death in between does not leave a log without its file.
         """
-        aside = _free_name(f"{self._path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+        aside = free_name(f"{self._path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         for name in (*_BESIDE, ""):
             with suppress(FileNotFoundError):
                 os.rename(self._path + name, aside + name)
@@ -585,8 +584,3 @@ def _own(path: str) -> None:
         raise OSError(errno.EPERM, f"{path} belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
-
-
-def _free_name(name: str) -> str:
-    names = (f"{name}-{number}" if number else name for number in count())
-    return next(name for name in names if not os.path.lexists(name))

@@ -22,13 +22,14 @@ Consecutive pieces of a message are one event. A session to import has at most 5
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache, partial
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
+from acp_agent.core.data import Dataclass
 from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.events import (
     PlanChanged,
@@ -53,13 +54,6 @@ from acp_agent.core.messages import (
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import ImagePart, Json, JsonObject
-
-
-class Dataclass(Protocol):
-    """Any instance of a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
 
 T = TypeVar("T", bound=Dataclass)
 V = TypeVar("V")

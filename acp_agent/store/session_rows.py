@@ -28,7 +28,7 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import Message, Part, TextPart, ToolResultPart, ToolUsePart, typed
-from acp_agent.core.sessions import SeenFile, StoredEvent
+from acp_agent.core.sessions import SeenFile
 from acp_agent.log import Log
 from acp_agent.store.session_json import (
     event_from_row,
@@ -177,15 +177,6 @@ def _readable(kind: str, body: bytes) -> TextDelta | ThoughtDelta | None:
     except ValueError:
         return None
     return event if isinstance(event, TextDelta | ThoughtDelta) else None
-
-
-def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[StoredEvent]) -> None:
-    """Write events of another store to a session that has none, with their times.
-
-    Raises sqlite3.Error, StoreUnavailable.
-    """
-    for one in told:
-        append(connection, session, [event_row(one.event)], one.at)
 
 
 def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> list[EventRow]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from acp_agent.core.data import Dataclass
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.session_options import SessionOptions
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
@@ -21,8 +22,8 @@ from acp_agent.store.conversations import gone, hold, record_of, was_deleted
 from acp_agent.store.db import Database
 from acp_agent.store.schema import CREATE_SESSION
 from acp_agent.store.session_json import (
-    Dataclass,
     event_from_row,
+    event_row,
     from_column,
     json_bytes,
     json_from,
@@ -31,7 +32,7 @@ from acp_agent.store.session_json import (
     to_column,
     to_json,
 )
-from acp_agent.store.session_rows import StoredHistory, StoredSeenFiles, restore
+from acp_agent.store.session_rows import StoredHistory, StoredSeenFiles
 
 _log = Log(__name__)
 
@@ -385,7 +386,8 @@ class SessionStore:
         def step(connection: sqlite3.Connection) -> None:
             _insert(connection, snapshot.record.id, row)
             connection.execute(_KNOWN, (history.knowledge, history.tokens, key))
-            restore(connection, key, events)
+            for one in events:
+                session_rows.append(connection, key, [event_row(one.event)], one.at)
             StoredHistory(key).write(connection, history.messages)
 
         await self._database.write(step)
