@@ -86,6 +86,7 @@ CATCH_ALL = {
         "session/mcp_connections.py",
         "execution/runner.py",
         "session/transcript.py",
+        "protocol/client_terminal.py",
         "protocol/peer.py",
         "session/session.py",
         "subagents/runs.py",
