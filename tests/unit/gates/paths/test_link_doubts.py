@@ -166,6 +166,9 @@ def test_what_find_gives_to_a_program_may_be_a_link_that_leads_out(gate: Judged,
         "fd -x cat",
         "fd -e txt -x cat",
         "fd -t f -tl -x cat",
+        "fd -t l -x cat",
+        "fd -t f --type symlink -x cat",
+        "fd --type=l -x cat",
         "fd . -X wc -l",
     )
     assert asked(gate, texts) == dict.fromkeys(texts, False)
