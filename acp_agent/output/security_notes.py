@@ -233,6 +233,7 @@ _ZERO_TOTAL = lazy_regex(
 )
 """Totals of zero, such as `0 Failures` and `errors: 0`. The rest of the line may still report an error."""
 _UUID = lazy_regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_PLACE = lazy_regex(r"^\S+?[:(]\d[\d:,]*\)?:?|\d+")  # the place at the beginning, and all other numbers
 _RULES = " \t=_-*│|"
 
 
@@ -246,7 +247,8 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     suspects   whether lines that only contain a word such as "failed" are listed too, if there are fewer than 15
                errors. The last ones are listed, so that errors and such lines are at most 15 together
 
-    If there are more errors, those of compilers, tests and crashes come before those of logs, and later before earlier.
+    If there are more errors, those of compilers, tests and crashes come before those of logs, different messages before
+    the same message at other places, and later before earlier.
     """
     if raw == filtered:
         return ""
@@ -288,11 +290,15 @@ def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[st
 
 
 def _most_telling_first(lines: list[str]) -> list[str]:
-    """Return lines that report errors, later ones first. Lines that match only the expressions for logs come last."""
+    """Return lines that report errors, later ones first, and first one of each message.
+
+    Lines that match only the expressions for logs come last.
+    """
     data = encoded("\n".join(lines))
     plain = frozenset(line for patterns in ERRORS[:-1] for line in _split(patterns.lines(data)))
     last = lines[::-1]
-    return sorted(last, key=lambda line: line not in plain)
+    own = frozenset({_PLACE.sub("", line): line for line in lines}.values())  # of the lines of a message the last one
+    return sorted(last, key=lambda line: (line not in plain, line not in own))
 
 
 def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:

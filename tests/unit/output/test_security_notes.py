@@ -105,6 +105,16 @@ def test_of_too_many_errors_the_last_are_listed_and_those_of_logs_give_way():
     ]
 
 
+def test_one_error_of_its_own_kind_is_listed_among_hundreds_of_the_same_message():
+    raw = "".join(f"src/w_{i}.c:{i}:9: error: too few arguments to function 'push'\n" for i in range(300))
+    raw += "".join(f"make: *** [Makefile:12: build/w_{i}.o] Error 1\n" for i in range(30))
+    lines = raw.splitlines(keepends=True)
+    lines.insert(150, "src/w_17.c:12:5: error: expected ';' before 'for'\n")
+    listed = preserved("".join(lines), "").splitlines()
+    assert "151: src/w_17.c:12:5: error: expected ';' before 'for'" in listed
+    assert listed[-2:] == ["331: make: *** [Makefile:12: build/w_29.o] Error 1", "[291 more errors left out]"]
+
+
 @each_row(
     "line, reported",
     [
