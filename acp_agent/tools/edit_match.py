@@ -359,7 +359,8 @@ def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tu
     """
     if not old or old == new:
         what = "old_string is empty" if not old else "old_string and new_string are the same"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{what}: nothing to replace")
+        advice = "Copy old_string from the file, and put what the file should say into new_string."
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{what}: nothing to replace", advice)
     adapt = "\r\n" in text and "\r" not in old
     found = _Folded(text, fold=adapt)
     spans = found.spans(old, overlapping=False) if every else _only(found, text, old)

@@ -1,6 +1,7 @@
 """read: a text file or a part of it with line numbers, or a picture."""
 
 import base64
+import shlex
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -84,7 +85,7 @@ class Read(Tool[ReadParams]):
 
     async def run(self, params: ReadParams, context: ToolContext) -> ToolResult:
         files = context.files
-        if params.path.lower().endswith(".ipynb"):
+        if params.path.lower().endswith(".ipynb") and params.limit is None:
             await _refuse_notebook(params.path, files)
         limit = min(params.limit or self._max_lines, self._max_lines)
         try:
@@ -178,13 +179,14 @@ def _pdf(path: str) -> ToolError:
 
 
 async def _refuse_notebook(path: str, files: FileSystem) -> None:
-    """Raise for a Jupyter notebook: its outputs and pictures would hide the code."""
+    """Raise for a Jupyter notebook that is read as a whole: its outputs and pictures would hide the code."""
     try:
         data = await files.read_bytes(path, _MAX_NOTEBOOK)
     except ToolError:
         return  # not on disk or not a file: reading reports it
     if await to_thread.run_sync(_is_notebook, data):
-        hint = "Take the cells out with a command such as `jq -r '.cells[].source | add' FILE` or `jupyter nbconvert`."
+        show = f"Show its cells with a command such as `jq -r '.cells[].source | add' {shlex.quote(path)}`."
+        hint = f"{show} To change one, find its lines with grep, read them with a limit and edit them: they are JSON."
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} is a notebook, not a text file", hint)
 
 

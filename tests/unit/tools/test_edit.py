@@ -560,8 +560,9 @@ async def test_an_edit_that_was_made_already_is_told():
 
 
 async def test_the_same_string_twice_has_its_own_message():
-    with pytest.raises(ToolError, match="old_string and new_string are the same: nothing to replace"):
+    with pytest.raises(ToolError, match="old_string and new_string are the same: nothing to replace") as error:
         await Workbench({"a": "x"}).run("edit", path="a", old_string="y", new_string="y")
+    assert "put what the file should say into new_string" in error.value.failure.suggestion
 
 
 def test_in_real_code_with_many_similar_lines_the_nearest_is_the_one_that_was_meant():

@@ -345,13 +345,21 @@ async def test_a_pdf_is_refused_with_a_hint(data: bytes):
 
 async def test_a_notebook_is_refused_with_a_hint_and_the_editor_is_not_asked_for_it():
     notebook: dict[str, Any] = {"cells": [{"cell_type": "code", "source": ["1"]}], "nbformat": 4}
-    bench = Workbench({"a.ipynb": json.dumps(notebook)})
+    bench = Workbench({"a b.ipynb": json.dumps(notebook)})
 
-    with pytest.raises(ToolError, match=r"a\.ipynb is a notebook") as raised:
-        await bench.run("read", path="a.ipynb")
+    with pytest.raises(ToolError, match=r"a b\.ipynb is a notebook") as raised:
+        await bench.run("read", path="a b.ipynb")
 
     assert "jq" in raised.value.failure.suggestion
+    assert "'a b.ipynb'" in raised.value.failure.suggestion
     assert bench.files.reads == []
+
+
+async def test_the_lines_of_a_notebook_that_an_edit_needs_can_be_read():
+    notebook: dict[str, Any] = {"cells": [{"cell_type": "code", "source": ["a = 1\n", "a"]}], "nbformat": 4}
+    bench = Workbench({"a.ipynb": json.dumps(notebook, indent=1)})
+
+    assert (await bench.run("read", path="a.ipynb", offset=6, limit=1)).text == '   6\t    "a = 1\\n",'
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"cell": 1}', '["cells"]', "[" * 100_000])
