@@ -175,7 +175,8 @@ class RunningProcess:
 
     async def write(self, text: str) -> None:
         if self.outcome is not None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{self.id} has ended")
+            advice = "Read its output. To run it again, start it with bash, its input in the command line."
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{self.id} has ended", advice)
         await self._running.write(text)
 
     async def stop(self) -> None:

@@ -149,8 +149,9 @@ async def test_a_text_that_never_comes_is_not_waited_for_after_the_end(tmp_path:
         await process.write("go\n")
         assert not await process.until("never", PATIENCE, hear)
         assert process.outcome is not None
-        with pytest.raises(ToolError, match="p1 has ended"):
+        with pytest.raises(ToolError, match="p1 has ended") as error:
             await process.write("more")
+        assert "start it with bash" in error.value.failure.suggestion
 
 
 async def test_what_does_not_read_is_not_written_to_for_ever(tmp_path: Path):
