@@ -3,9 +3,10 @@
 import gzip
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from urllib.parse import SplitResult
 
 import anyio
 import anyio.abc
@@ -13,8 +14,9 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.net import client
 from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, told, translated_httpx
-from acp_agent.net.http1 import HttpError
+from acp_agent.net.http1 import Address, HttpError
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 from tests.rows import each_row
 
@@ -112,6 +114,49 @@ async def test_a_client_with_headers_adds_them_to_each_request_over_the_same_con
     assert (third["x-title"], third["user-agent"]) == ("u", "mine")
     assert "x-title" not in first
     assert "x-title" not in last
+
+
+async def test_the_head_of_a_request_is_made_once_and_serves_no_other_request(
+    http: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, head_bytes = list[Address](), client.head_bytes
+
+    def noted(parsed: SplitResult, address: Address, headers: Mapping[str, str], *, has_body: bool) -> bytes:
+        made.append(address)
+        return head_bytes(parsed, address, headers, has_body=has_body)
+
+    monkeypatch.setattr(client, "head_bytes", noted)
+    reply = [Reply([Send(b"x")])]
+    async with ScriptedHttp(reply) as server, ScriptedHttp(reply) as elsewhere:
+        one = HttpRequest("acme", f"{server.url}/a", {"x-key": "1"}, b"1", 5)
+        other_body = replace(one, body=b"22")
+        others = [
+            replace(one, url=f"{server.url}/b"),
+            replace(one, headers={"x-key": "2"}),
+            replace(one, headers={"x-key": "1", "x-more": "1"}),
+            replace(one, body=None),
+        ]
+        for other in others:
+            for request in (one, other_body, other):
+                await read(http, request)
+        await read(http, one)
+        await read(http, replace(one, url=f"{elsewhere.url}/a"))
+        seen = [(each.method, each.path, each.headers["x-key"], each.body) for each in server.requests]
+    assert len(made) == 2 * len(others) + 2
+    assert [("x-more" in each.headers, each.headers.get("content-length")) for each in server.requests[6:9]] == [
+        (False, "1"),
+        (False, "2"),
+        (True, "1"),
+    ]
+    same = [("POST", "/a", "1", b"1"), ("POST", "/a", "1", b"22")]
+    assert seen == [
+        *(*same, ("POST", "/b", "1", b"1")),
+        *(*same, ("POST", "/a", "2", b"1")),
+        *(*same, ("POST", "/a", "1", b"1")),
+        *(*same, ("GET", "/a", "1", b"")),
+        same[0],
+    ]
+    assert [each.path for each in elsewhere.requests] == ["/a"]
 
 
 async def test_an_excerpt_of_a_broken_body_is_what_came(http: HttpClient) -> None:

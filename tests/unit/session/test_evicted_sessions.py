@@ -18,10 +18,12 @@ from acp_agent.core.session_options import AutoApprove, Freedom, Mode, SessionOp
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.editor import Connection
+from acp_agent.session.engine import SessionEngine
 from acp_agent.session.pool import SessionLock
 from acp_agent.session.session import Opening, Session, SessionDependencies, SessionWorkspace, StoredOptions
 from acp_agent.session.turn_slot import Answer
 from tests.fakes.passing_time import all_tasks_blocked
+from tests.fakes.repository import FakeRepository
 from tests.fakes.sessions import Choices, Editor, holding, process
 from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
@@ -51,6 +53,46 @@ async def test_a_session_whose_configuration_allows_less_than_it_had_chosen_keep
     session = Session(needs, Opening(record, SessionWorkspace("/work"), editor, saved), options, Choices("p:one"))
     session.resumed(saved.options)
     assert session.options.mode is Mode.ASK
+
+
+async def test_nobody_gets_the_engine_before_the_secrets_of_unfinished_messages_are_removed() -> None:
+    record, repository = SessionRecord("s", "/work"), FakeRepository()
+    made, got = list[SessionEngine](), list[SessionEngine]()
+
+    class Engine:
+        def redact(self, text: str) -> str:
+            return text.replace("password", "***")
+
+        async def kept(self) -> Change:
+            return Change()
+
+    async def make_engine(_session: Session, _saved: SessionSnapshot | None) -> SessionEngine:
+        made.append(cast("SessionEngine", Engine()))
+        return made[-1]
+
+    cut = (TextDelta("password", "a"),)
+    saved = SessionSnapshot(record, SessionOptions(), UsageTotals(), HistoryState(()), unfinished_messages=cut)
+    editor = Connection(cast("Any", Editor()), Client()).session("s", "/work")
+    opening = Opening(record, SessionWorkspace("/work"), editor, saved)
+    repository.held = anyio.Event()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            needs = SessionDependencies(make_engine, cast("Any", None), verbatim, tasks.start_soon, lambda: 0)
+            session = Session(needs, opening, SessionOptions(), Choices("p:one"))
+            session.transcript.store_in(repository)
+
+            async def get() -> None:
+                got.append(await session.engine())
+
+            tasks.start_soon(get)
+            await repository.waiting.wait()
+            tasks.start_soon(get)
+            await all_tasks_blocked()
+            assert got == []
+            repository.held.set()
+        assert await session.engine() is made[0]
+    assert got == [made[0], made[0]]
+    assert repository.changes == [Change(replacements=(TextDelta("***", "a"),))]
 
 
 async def test_a_session_that_wakes_obeys_a_choice_of_what_was_stored_anyway() -> None:

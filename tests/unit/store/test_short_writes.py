@@ -1,13 +1,17 @@
 """Short writes are run on the event loop, unless anything is in their way."""
 
+import asyncio
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.messages import ImagePart, Message, Role, TextPart
 from acp_agent.core.session_options import SessionOptions
@@ -15,6 +19,7 @@ from acp_agent.core.sessions import Change, HistoryState, SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.schema import TransactionConnection
 from acp_agent.store.sessions import SessionStore
+from tests.fakes.passing_time import all_tasks_blocked
 from tests.unit.store.databases import CONVERSATIONS, add, opened, others
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +69,57 @@ async def test_those_that_come_at_the_same_time_become_one_transaction(path, thr
                 tasks.start_soon(lambda number=number: database.write(add(f"{number}"), durable=False, short=True))
         assert threads == [threading.current_thread()]
         assert len(await database.read(CONVERSATIONS)) == 21
+
+
+async def test_a_timer_is_started_only_for_a_write_whose_group_has_to_wait(path, monkeypatch):
+    loop, timers = asyncio.get_running_loop(), list[float]()
+    call_at = loop.call_at
+
+    def noted(when: float, *args: Any, **more: Any) -> asyncio.TimerHandle:
+        timers.append(when - loop.time())
+        return call_at(when, *args, **more)
+
+    async with opened(path, patience=1000) as database:
+        await database.write(add("first"))
+
+        async def write(name: str, patience: float | None) -> None:
+            await database.write(add(name), durable=False, short=True, patience=patience)
+
+        monkeypatch.setattr(loop, "call_at", noted)
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(write, f"{number}", 0.5)
+        assert timers == []
+
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(write, "patient", None)
+                    await all_tasks_blocked()
+                    with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                        await write("hasty", 0)
+                    other.execute("ROLLBACK")
+        assert [seconds for seconds in timers if 0 < seconds < 0.5] != []
+        assert {row[0] for row in await database.read(CONVERSATIONS)} == {"first", *"01234", "patient"}
+
+
+async def test_a_write_that_is_cancelled_while_its_group_gathers_is_not_done(path):
+    async with opened(path) as database:
+        await database.write(add("first"))
+        scope = anyio.CancelScope()
+
+        async def write() -> None:
+            with scope:
+                await database.write(add("cancelled"), durable=False, short=True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.write, add("kept"))
+            tasks.start_soon(write)
+            await anyio.lowlevel.checkpoint()
+            scope.cancel()
+        assert scope.cancelled_caught
+        assert {row[0] for row in await database.read(CONVERSATIONS)} == {"first", "kept"}
 
 
 async def test_one_that_fails_fails_alone(path):
