@@ -163,6 +163,7 @@ class Session:
         self.editor = SimpleNamespace(offers_login=login, owns_buffers=False)
         self.workspace = SimpleNamespace(additional=("/more",))
         self.active = SimpleNamespace(mode=Mode.ASK)
+        self.notes = "a note of the project"
         self.saved = 0
         self.transcript = SimpleNamespace(save_soon=self._save_soon)
         self.turns = SimpleNamespace(session_ended=False)
@@ -177,7 +178,7 @@ def agent_of(
     session = session or Session(login=login)
 
     async def notes() -> str:
-        return "a note of the project"
+        return session.notes
 
     return SessionAgent(
         session, "/work", made.models, made.toolset, made.conversation, made.emit, notes, lambda: defined
@@ -208,6 +209,8 @@ async def test_the_prompt_of_the_agent_is_the_same_object_until_what_it_is_made_
     assert "/other" in (await part.agent()).system_prompt
     session.editor.owns_buffers = True
     assert "editor" in (await part.agent()).system_prompt
+    session.notes = "another note"
+    assert "another note" in (await part.agent()).system_prompt
     made.models.takes_tools = False
     assert "Answer without tools" in (second := (await part.agent()).system_prompt)
     assert (await part.agent()).system_prompt is second
