@@ -280,12 +280,12 @@ def head_bytes(parsed: SplitResult, address: Address, headers: Mapping[str, str]
     Raises HttpError for a header that cannot be sent.
     """
     sent = {"host": address.authority, "accept": "*/*", "accept-encoding": "gzip", **headers}
-    if parsed.username is not None:
-        pair = f"{unquote(parsed.username)}:{unquote(parsed.password or '')}"
-        sent["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     for name in ("transfer-encoding", "content-length"):
         sent.pop(name, None)
     try:
+        if parsed.username is not None:
+            pair = f"{unquote(parsed.username)}:{unquote(parsed.password or '')}"
+            sent["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         target = quote(f"{parsed.path or '/'}{'?' if parsed.query else ''}{parsed.query}", safe=_SAFE)
     except UnicodeEncodeError:  # a byte of the environment that is no UTF-8
         raise HttpError(_Kind.PROTOCOL, NO_ADDRESS) from None

@@ -350,9 +350,10 @@ async def test_a_packed_answer_that_comes_over_a_proxy_is_read_to_its_end(monkey
     assert {request.headers["accept-encoding"] for request in proxy.requests} == {"gzip"}
 
 
-async def test_an_address_with_a_byte_that_is_no_utf8_is_told() -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1:1/\udce9", "us\udce9r:word@127.0.0.1:1/", "user:w\udce9@127.0.0.1:1/"])
+async def test_an_address_with_a_byte_that_is_no_utf8_is_told(address: str) -> None:
     with pytest.raises(ProviderError, match="not a valid address"):
-        async with HttpClient().send(HttpRequest("acme", "http://127.0.0.1:1/\udce9", {})):
+        async with HttpClient().send(HttpRequest("acme", f"http://{address}", {})):
             pass
 
 
