@@ -105,7 +105,7 @@ class StreamedResponse:
                         raise self._protocol_error(message)
                     yield piece
         except HttpError as error:
-            raise told(self._request, error) from error
+            raise provider_error(self._request, error) from error
 
     async def body(self, limit: int) -> bytes:
         """Return the whole decoded body. Raises ProviderError, of kind PROTOCOL if it is longer than `limit` bytes."""
@@ -184,13 +184,14 @@ class SentRequest:
         try:
             self._exchange = await self._connections.begin(self._request, self._headers)
         except HttpError as error:
-            raise told(self._request, error) from error
+            raise provider_error(self._request, error) from error
         return StreamedResponse(self._request, self._exchange)
 
     async def aclose(self) -> None:
-        """Close the response."""
-        if self._exchange is not None:
-            await self._exchange.aclose()
+        """Close the response. The second call does nothing: the connection may serve another request by then."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            await exchange.aclose()
 
     async def __aenter__(self) -> StreamedResponse:
         return await self.open()
@@ -199,8 +200,8 @@ class SentRequest:
         await self.aclose()
 
 
-def told(request: HttpRequest, error: HttpError) -> ProviderError:
-    """Return the error of an exchange as it is told to users."""
+def provider_error(request: HttpRequest, error: HttpError) -> ProviderError:
+    """Return an error of an exchange as a ProviderError, whose message is for users."""
     origin, reason = _origin(request.url), _reason(error)
     message = error.text.format(peer=request.peer, origin=origin, reason=reason, read=request.read_timeout)
     return ProviderError(message, kind=error.kind)

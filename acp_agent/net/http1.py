@@ -375,13 +375,13 @@ class _Response:
 class DirectExchange:
     """A request over an `HttpConnection`, with `status` and `headers` from the end of `begin` on. See `_Exchange`.
 
-    over   called at the end, with whether the connection may take another request
+    on_end   called at the end, with True if the connection may take another request
     """
 
-    def __init__(self, connection: HttpConnection, patience: float, over: Callable[[bool], object] = bool) -> None:
+    def __init__(self, connection: HttpConnection, patience: float, on_end: Callable[[bool], object] = bool) -> None:
         self._connection = connection
         self._patience = patience
-        self._over = over
+        self._on_end = on_end
         self._response = _Response()
         self.status = 0
         self.headers: Mapping[str, str] = {}
@@ -393,7 +393,7 @@ class DirectExchange:
 
     async def aclose(self) -> None:
         """Read no more of the response."""
-        self._over(self.reusable)
+        self._on_end(self.reusable)
         self._response.end()
 
     async def begin(self, request: bytes) -> None:

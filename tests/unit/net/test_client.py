@@ -15,7 +15,7 @@ import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.net import client
-from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, told, translated_httpx
+from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, HttpRequest, provider_error, translated_httpx
 from acp_agent.net.http1 import Address, HttpError
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 from tests.rows import each_row
@@ -177,6 +177,19 @@ async def test_connections_are_reused_and_a_closed_client_starts_afresh(http: Ht
         assert server.connections == 2
 
 
+async def test_a_response_that_is_closed_twice_gives_its_connection_back_once(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply([Send(b"x")])]) as server:
+        first = http.send(post(server.url))
+        assert await (await first.open()).body(10) == b"x"
+        await first.aclose()
+        await first.aclose()
+        second, third = http.send(post(server.url)), http.send(post(server.url))
+        assert [await each.body(10) for each in (await second.open(), await third.open())] == [b"x", b"x"]
+        await second.aclose()
+        await third.aclose()
+        assert server.connections == 2
+
+
 async def test_leaving_early_closes_the_connection(http: HttpClient) -> None:
     async with ScriptedHttp([Reply([Send(b"x"), Hang()])]) as server:
         async with http.send(post(server.url)) as answer:
@@ -265,7 +278,7 @@ def every_error_of_httpx() -> list[type[Exception]]:
 async def test_every_error_of_httpx_becomes_ours_and_never_quotes_its_text(cls: type[Exception]) -> None:
     with pytest.raises(HttpError) as caught, translated_httpx():
         raise cls(f"header {KEY}")
-    error = told(post("http://127.0.0.1:1"), caught.value)
+    error = provider_error(post("http://127.0.0.1:1"), caught.value)
     kinds = (ProviderErrorKind.NETWORK, ProviderErrorKind.TIMEOUT, ProviderErrorKind.PROTOCOL)
     assert error.kind in kinds
     assert KEY not in str(error)
