@@ -141,18 +141,16 @@ class AgentPipes:
 
 
 class ExternalWorker:
-    """A worker that hands its tasks to another agent. Each task is a process and a session of that agent."""
+    """A worker that hands its tasks to another agent. Each task is a process and a session of that agent.
+
+    calls   the number of calls that it made through us so far
+    """
 
     def __init__(self, agent: ExternalAgent, needs: ExternalDependencies) -> None:
         self._agent = agent
         self._needs = needs
-        self._calls = 0
+        self.calls = 0
         self._said: list[str] = []
-
-    @property
-    def calls(self) -> int:
-        """The number of calls that it made through us so far."""
-        return self._calls
 
     def conversation(self) -> str:
         """Return the tasks and what the agent said, one heading a message."""
@@ -215,7 +213,7 @@ class ExternalWorker:
             except ValueError:  # the SDK's models refuse its answer; their message would repeat it
                 trouble = "its answer is not ACP"
             finally:
-                self._calls += client.calls
+                self.calls += client.calls
                 with anyio.CancelScope(shield=True):
                     tasks.cancel_scope.cancel()
                     await _closed(connection, messages.session)

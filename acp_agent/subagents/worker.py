@@ -153,18 +153,16 @@ _STOPPED = {
 
 
 class ModelWorker:
-    """A worker that asks a model. Its conversation begins empty and goes on from task to task."""
+    """A worker that asks a model. Its conversation begins empty and goes on from task to task.
+
+    calls   the number of tool calls so far
+    """
 
     def __init__(self, definition: Definition, needs: ModelDependencies) -> None:
         self._definition = definition
         self._needs = needs
         self._history = History()
-        self._calls = 0
-
-    @property
-    def calls(self) -> int:
-        """The number of tool calls so far."""
-        return self._calls
+        self.calls = 0
 
     async def work(self, words: str, caller: CallingAgent, progress: Progress) -> WorkOutcome:
         """Run one turn. Its text is shown as progress, and its last message is the report. Raises AgentError."""
@@ -182,11 +180,11 @@ class ModelWorker:
         compactor = needs.compactor(self._history, show, lambda: limits.budget(provider.context_window))
         hooks = Hooks(limiter=compactor, reports=self._reports(caller.id))
         agent = Agent(provider, tools, self._history, show, limits, prompt, hooks=hooks)
-        before = self._calls
+        before = self.calls
         try:
             stop = await agent.run(Message(Role.USER, (TextPart(words),)))
         finally:
-            self._calls = before + tools.calls
+            self.calls = before + tools.calls
         report, is_answer = self._last_words(words)
         if agent.failure is not None:
             return WorkOutcome(report, f"its model could not answer: {agent.failure}")

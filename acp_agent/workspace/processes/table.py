@@ -71,7 +71,10 @@ class Status:
 
 
 class ProcessTable(Protocol):
-    """The processes of this machine. A process that is gone has no status, no children and no mark."""
+    """The processes of this machine. A process that is gone has no status, no children and no mark.
+
+    The methods with a body return what is true of a system that does not tell.
+    """
 
     def status(self, pid: int) -> Status | None:
         """Return the process, or None if there is none."""
@@ -87,11 +90,12 @@ class ProcessTable(Protocol):
 
     def tag(self, pid: int) -> int | None:
         """Return its tag (`core.process_limits`), or None if there is none or it cannot be read."""
-        ...
+        return tag_of_process(pid)
 
     def pipes(self, pid: int) -> frozenset[int]:
-        """Return the inodes of its stdout and stderr if these are pipes. Empty where the system does not tell."""
-        ...
+        """Return the inodes of its stdout and stderr if these are pipes."""
+        del pid
+        return frozenset()
 
     def pids(self) -> list[int]:
         """Return every process of the machine."""
@@ -99,15 +103,17 @@ class ProcessTable(Protocol):
 
     def newest(self) -> int:
         """Return the number that the last process or thread got, or 0 where the system does not tell."""
-        ...
+        return 0
 
     def is_nested(self, pid: int) -> bool:
         """Return whether a process or thread may be in a namespace of processes below this one."""
-        ...
+        del pid
+        return True
 
     def leads_sandbox(self, pid: int) -> bool:
         """Return whether a process surely is the first one of a namespace that bubblewrap has made."""
-        ...
+        del pid
+        return False
 
 
 def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
@@ -120,7 +126,7 @@ def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
     return list(found)
 
 
-class LinuxProcessTable:
+class LinuxProcessTable(ProcessTable):
     """The table in /proc. Kernels without `children_files` do not list children; then every process is read."""
 
     def __init__(self, *, children_files: bool | None = None) -> None:
@@ -159,9 +165,6 @@ class LinuxProcessTable:
                 time.sleep(_LOOK_AGAIN)
         self._bare[pid] = _since(pid)
         return None
-
-    def tag(self, pid: int) -> int | None:
-        return tag_of_process(pid)
 
     def pipes(self, pid: int) -> frozenset[int]:
         found: set[int] = set()
@@ -241,7 +244,7 @@ def _names(path: str) -> list[str]:
         return []
 
 
-class PsutilProcessTable:
+class PsutilProcessTable(ProcessTable):
     """The table as psutil knows it. Of processes of other users it tells less or nothing."""
 
     def __init__(self) -> None:
@@ -269,26 +272,8 @@ class PsutilProcessTable:
         except self._psutil.Error:
             return None
 
-    def tag(self, pid: int) -> int | None:
-        return tag_of_process(pid)
-
-    def pipes(self, pid: int) -> frozenset[int]:
-        del pid  # psutil does not tell
-        return frozenset()
-
     def pids(self) -> list[int]:
         return self._psutil.pids()
-
-    def newest(self) -> int:
-        return 0
-
-    def is_nested(self, pid: int) -> bool:
-        del pid  # psutil does not tell
-        return True
-
-    def leads_sandbox(self, pid: int) -> bool:
-        del pid  # psutil does not tell
-        return False
 
 
 @cache
