@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from acp_agent.cli.agent_process import text_at
 from acp_agent.cli.config import loaded_for, warn
@@ -28,7 +29,8 @@ def audit(args: argparse.Namespace) -> int:
     try:
         match args.action:
             case "tail":
-                for line in tail(path, args.lines, _wait if args.follow else None):
+                wait = partial(time.sleep, _POLL)  # the standard library cannot wait for a file to grow
+                for line in tail(path, args.lines, wait if args.follow else None):
                     print(summary(line), flush=args.follow)
                 return 0
             case "show":
@@ -45,10 +47,6 @@ def audit(args: argparse.Namespace) -> int:
         raise AgentError(f"{visible(path)}: there is no audit file; the first tool call begins it") from None
     except OSError as error:
         raise AgentError(f"{visible(path)}: {error.strerror or error}") from error
-
-
-def _wait() -> None:
-    time.sleep(_POLL)  # the standard library cannot wait for a file to grow
 
 
 # ------------------------------------------------------------------------------------------- tail

@@ -45,6 +45,7 @@ from acp_agent.workspace.roots import Place, Roots
 if TYPE_CHECKING:
     from acp_agent.cli.check_command import CommandJudge
     from acp_agent.gates.gate import Gate
+    from acp_agent.gates.grants import GrantStore
     from acp_agent.net.hosts import Resolve
 
 _WRITE = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
@@ -442,12 +443,17 @@ def _mismatch(message: str) -> ToolError:
     return ToolError(ToolErrorCategory.TYPE_MISMATCH, message)
 
 
-def permissions(args: argparse.Namespace) -> int:
-    """List the answers with their numbers, or revoke one. Raises AgentError."""
+def stored_answers(loaded: Loaded, warn: Callable[[str], None]) -> "GrantStore":
+    """Return the user's "always" answers."""
     from acp_agent.gates.grants import GrantStore  # noqa: PLC0415 - other checks need none
 
-    chosen = loaded_for(args).settings.acp.permission_file
-    store = GrantStore(chosen or os.path.join(data_path(os.environ), PERMISSION_FILE), warn)
+    chosen = loaded.settings.acp.permission_file
+    return GrantStore(chosen or os.path.join(data_path(os.environ), PERMISSION_FILE), warn)
+
+
+def permissions(args: argparse.Namespace) -> int:
+    """List the answers with their numbers, or revoke one. Raises AgentError."""
+    store = stored_answers(loaded_for(args), warn)
     answers = store.listed()
     if args.action == "list":
         for number, answer in enumerate(answers, start=1):

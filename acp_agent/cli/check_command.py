@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from acp_agent.cli.check import EXIT_CODES, TOLD, print_lines
+from acp_agent.cli.check import EXIT_CODES, TOLD, print_lines, stored_answers
 from acp_agent.cli.config import loaded_for, warn
-from acp_agent.config.files import PERMISSION_FILE, data_path
 from acp_agent.config.layers import RULES, Layer, Reader, key_of
 from acp_agent.config.load import Loaded, options_at_start
 from acp_agent.core.data import frozen
@@ -139,9 +138,7 @@ class CommandJudge:
         if rules is not None:
             self._rules, self._answers = {self._spec.name: rules}, self._no_answers
         else:
-            answers = loaded.settings.acp.permission_file
-            answers = answers or os.path.join(data_path(os.environ), PERMISSION_FILE)
-            self._rules, self._answers = permission_rules(loaded, warn), GrantStore(answers, warn)
+            self._rules, self._answers = permission_rules(loaded, warn), stored_answers(loaded, warn)
         self._gates = self._gates_at(self._level, warn)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None, custom: str = "") -> CommandVerdict:
@@ -167,9 +164,12 @@ class CommandJudge:
         sandbox = sandbox_status(self._loaded.settings) if found.word in ("allow", "ask") else "off"
         if sandbox != "off":
             lines.append(("sandbox", sandbox))
-        judged_there = self._others(text, custom)
-        others = [f"{level}: {TOLD[other.word]}" for level, other in judged_there if other.word != found.word]
-        if others:
+        words = {
+            level: self._judge(text, self._gates_at(level, lambda _told_already: None), custom).word
+            for level in AutoApprove
+            if level is not self._level
+        }
+        if others := [f"{level}: {TOLD[word]}" for level, word in words.items() if word != found.word]:
             lines.append(("level", "; ".join((f"this is for {self._level}", *others))))
         return found.word, lines
 
@@ -181,12 +181,6 @@ class CommandJudge:
         if word in ("allow", "ask") and refuses_commands(self._loaded.settings):
             word, reasons = "deny", (f"sandbox: {sandbox_status(self._loaded.settings)}",)
         return CommandVerdict(word, found.gate, found.rule, reasons, text, facts.commands[0].analysis)
-
-    def _others(self, text: str, custom: str) -> Iterator[tuple[AutoApprove, CommandVerdict]]:
-        """Yield the verdicts at the other approval levels."""
-        for level in AutoApprove:
-            if level is not self._level:
-                yield level, self._judge(text, self._gates_at(level, _told_already), custom)
 
     def _gates_at(self, level: AutoApprove, warn: Warn) -> Gates:
         permission = self._permission(level, self._rules, self._answers)
@@ -248,10 +242,6 @@ def _rules(where: str, raw: object) -> tuple[Rule, ...]:
     if reader.problems:
         raise reader.problems[0]
     return compiled_rules(where, layer.rules(name))
-
-
-def _told_already(problem: str) -> None:
-    del problem
 
 
 def custom_tool(args: argparse.Namespace) -> int:

@@ -334,10 +334,13 @@ def _extension() -> list[CheckResult]:
 async def _talk(name: str, launch: AgentCommand) -> CheckResult:
     """Hold a short conversation: initialize, a session, `/help`, and the end of the session."""
     agent = AgentProcess(launch.words, {**os.environ, **launch.env}, os.getcwd(), Recording())
-    start = time.monotonic()
+    start, trouble = time.monotonic(), ""
     try:
         async with agent.running():
-            trouble = await _trouble(agent)
+            try:
+                await _converse(agent)
+            except _Broken as broken:
+                trouble = str(broken)
     except OSError as error:
         said = f"{launch.command} cannot be started: {error.strerror or error}"
         return _fail(name, said, f"acp-agent setup {name} --write")
@@ -348,16 +351,8 @@ async def _talk(name: str, launch: AgentCommand) -> CheckResult:
     return _ok(name, f"initialize, a session and /help are answered, in {seconds:.1f} s")
 
 
-async def _trouble(agent: AgentProcess) -> str:
-    """Hold the conversation, and return why it broke off, or ""."""
-    try:
-        await _converse(agent)
-    except _Broken as broken:
-        return str(broken)
-    return ""
-
-
 async def _converse(agent: AgentProcess) -> None:
+    """Hold the conversation. Raises _Broken."""
     answer = await _ask(agent, 1, "initialize", _CLIENT)
     if not objects_at(answer, "authMethods"):
         raise _Broken("initialize names no authMethods, which some editors need")

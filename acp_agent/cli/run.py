@@ -112,7 +112,6 @@ class RunView:
         self._session = ""
         self._said: list[str] = []  # what the agent said after its last tool call
         self._has_result = False  # whether the last line of --json was written
-        self._is_unread = False
         self._waiting: list[RecordedFrame] | None = []
         self._is_asking = False
 
@@ -187,14 +186,8 @@ class RunView:
         if self._screen is None:
             self.end(TurnEnd(TurnOutcome.CANCELLED), once=True)
 
-    def lose_reader(self) -> None:
-        """Write nothing more, because the reader of stdout is gone."""
-        self._is_unread = True
-
     def fail(self, problems: Sequence[str]) -> int:
-        """Show why there is no outcome, and return the exit code. Raises BrokenPipeError if the reader is gone."""
-        if self._is_unread:
-            raise BrokenPipeError  # the command line handles it for every subcommand
+        """Show why there is no outcome, and return the exit code."""
         if self._screen is None:
             self.end(TurnEnd(TurnOutcome.ERROR, error=problems[0] if problems else ""), once=True)
         for at_line, line in enumerate(problems):
@@ -244,20 +237,15 @@ class RunAgent:
         self._view = view
         self._asking = anyio.Lock()  # one question at a time
         command = _server_command(args, cwd, once=once)
-        self._process = AgentProcess(command, os.environ, cwd, Recording(view.frame, keep=False))
-
-    @property
-    def log(self) -> str:
-        """The end of the agent's stderr."""
-        return self._process.log
+        self.process = AgentProcess(command, os.environ, cwd, Recording(view.frame, keep=False))
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator["RunSession"]:
         """Start the agent and open the session. The agent ends with the body."""
-        async with self._process.running():
+        async with self.process.running():
             from acp_agent.cli.editor import Editor  # noqa: PLC0415 - the agent starts while the SDK is loaded
 
-            async with Editor(self._process, self._decide) as editor:
+            async with Editor(self.process, self._decide) as editor:
                 await editor.initialize(shows_output=self._view.is_live)
                 yield await self._opened(editor)
 
@@ -439,6 +427,7 @@ def run(args: argparse.Namespace) -> int:
     agent = RunAgent(args, cwd, view, once=prompt is not None)
     interrupts = _Interrupts(view)
     failed: list[str] = []
+    is_read = True
     code: int | None = None
     try:
         with start_blocking_portal() as portal, portal.wrap_async_context_manager(agent.session()) as opened:
@@ -446,11 +435,13 @@ def run(args: argparse.Namespace) -> int:
             code = user.talk() if prompt is None else user.ask(prompt, mentioning=args.prompt is not None)
             interrupts.end_with(code)
     except* BrokenPipeError:
-        view.lose_reader()
+        is_read = False
     except* AgentError as group:
         failed += problems(group)
     except* (AgentGone, AgentRefused, OSError) as group:
-        failed += [*problems(group), *plain(agent.log).splitlines()]
+        failed += [*problems(group), *plain(agent.process.log).splitlines()]
+    if code is None and not is_read:
+        raise BrokenPipeError  # the command line handles it for every subcommand
     return view.fail(failed) if code is None else code
 
 

@@ -167,7 +167,8 @@ def read_settings(path: str) -> str | None:
 
     """
     try:
-        with open(path, "rb", opener=_opener) as file:
+        # A pipe must not wait for its writer.
+        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise AgentError(f"{path} is not a regular file")
             data = file.read(_LONGEST_FILE + 1)
@@ -236,7 +237,3 @@ def _writable(target: str) -> os.stat_result | None:
     if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise AgentError(f"{target} is read-only, so nothing was changed; `setup` without --write prints what to add")
     return status
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not wait for its writer
