@@ -4,8 +4,8 @@
                             reached. No model is called. Since the prompt cache is lost, this is done only if it leads
                             well below the threshold.
     hard threshold (90 %)   A model writes a summary of everything before the current turn. If that does not lead
-                            under the soft threshold, it covers the turn, too, but for the prompt and the last rounds.
-    /compact, compress_context   The same, because the user or the model asked for it.
+                            under the soft threshold, it covers the turn, too, except its prompt and the last rounds.
+    /compact, compress_context   The user or the model asks for such a summary.
     context too long        The model refused the request. A summary is written, then every old output is replaced
                             except those of the last round.
     newest outputs          If they alone are too long, they are cut, so that the turn goes on.
@@ -204,7 +204,7 @@ class Compactor:
         self._running = False
         self._failed = False  # in this turn: after one failure no further summary is tried
         self._count = 0
-        self._vain_up_to = 0.0  # tokens up to which clearing is known not to help
+        self._no_use_up_to = 0.0  # tokens up to which clearing is known not to help
 
     # ------------------------------------------------------------------------------ for the loop
 
@@ -221,14 +221,14 @@ class Compactor:
             return False
         if used <= budget * limits.soft:
             return True
-        if self._vain_up_to >= used <= budget * limits.hard:
+        if self._no_use_up_to >= used <= budget * limits.hard:
             return True
         plan = pruning(self._history.messages(), used - budget * limits.soft * _DOWN_TO, kept_rounds=_KEPT_ROUNDS)
         if used - plan.freed <= budget * limits.soft * _WELL_UNDER:
             await self._prune(plan)
             return True
         if used <= budget * limits.hard:
-            self._vain_up_to = used + budget * _LOOK_AGAIN
+            self._no_use_up_to = used + budget * _LOOK_AGAIN
             return True
         if not self._history.earlier and used - plan.freed <= budget * limits.hard and plan.freed >= budget * _MUCH:
             await self._prune(plan)  # before a summary takes rounds of the turn itself
@@ -287,7 +287,7 @@ class Compactor:
         told = f"Cleared {len(plan.stubs)} old tool outputs: {_tokens(before, self._history.estimate())}."
         await self._emit(Notice(Severity.INFO, told))
 
-    # ------------------------------------------------------------------------- for all others
+    # ------------------------------------------------------------------------- for other callers
 
     async def compress(self, focus: str) -> str:
         told = await self.compact(Compaction.AUTONOMOUS, focus)
@@ -306,7 +306,7 @@ class Compactor:
 
         """
         if self._running:
-            raise _kept("a summary is being written already")
+            raise _nothing_removed("a summary is being written already")
         self._running = True
         try:
             async with CompactionProgress(self._emit) as card:
@@ -316,7 +316,7 @@ class Compactor:
 
     def clear(self) -> None:
         """Forget the counts, because a new conversation begins."""
-        self._failed, self._count, self._vain_up_to = False, 0, 0.0
+        self._failed, self._count, self._no_use_up_to = False, 0, 0.0
 
     def status(self) -> Sequence[str]:
         """Return lines for /status. None while compaction is off and nothing was summed up."""
@@ -332,7 +332,7 @@ class Compactor:
         history, budget = self._history, self._budget() or _WINDOW
         earlier = history.earlier
         if not (earlier or begun):
-            raise _kept("there is nothing before the current turn")
+            raise _nothing_removed("there is nothing before the current turn")
         kept = history.knowledge
         covered = parts_tokens(kept) > budget // _KNOWLEDGE_PART
         old = (Message(Role.USER, kept), *earlier) if covered else earlier
@@ -342,10 +342,10 @@ class Compactor:
         record = await self._record((*old, *begun), focus, tokens, card)
         section = summary.section(record, of_turn=bool(begun))
         if part_tokens(section) >= replaced:
-            raise _kept("the summary was no shorter")
+            raise _nothing_removed("the summary was no shorter")
         history.sum_up((section,) if covered else (*kept, section), len(begun[1:]))
         self._count += 1
-        self._vain_up_to = 0.0
+        self._no_use_up_to = 0.0
         await card.completed(record)
         await self._store(Summary(record, method, len(gone), replaced))
         said = _tokens(before, history.estimate())
@@ -367,7 +367,7 @@ class Compactor:
                 room = min(room, (provider.context_window or _WINDOW) // 2)
                 text = await self._ask(provider, messages, focus, room // 4, tokens)
         except AgentError as error:
-            raise _kept(str(error).rstrip(".")) from error
+            raise _nothing_removed(str(error).rstrip(".")) from error
         return summary.fit(how.redact(text), tokens)
 
     async def _ask(self, provider: Provider, messages: Sequence[Message], focus: str, room: int, tokens: int) -> str:
@@ -400,5 +400,5 @@ def _tokens(before: int, after: int) -> str:
     return f"about {before:,} -> {after:,} tokens"
 
 
-def _kept(why: str) -> ToolError:
+def _nothing_removed(why: str) -> ToolError:
     return ToolError(Category.PERMANENT_FAILURE, f"The conversation was not summed up: {why}. Nothing was removed.")

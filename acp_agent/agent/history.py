@@ -7,9 +7,8 @@
     - Tool uses and thoughts belong to the assistant, results and images to the user.
 
 Everything before the current turn can be shortened: old results become stubs, or a summary replaces all of it. The
-summaries stand at the head and form the knowledge block. A turn begins with a prompt, and everything before it is
-replaced together; of a long turn, whole rounds behind its prompt are as well. So no result is kept without its tool
-use.
+summaries stand at the head and form the knowledge block. A turn begins with a prompt. A summary replaces everything
+before the turn, and in a long turn also whole rounds behind its prompt. So no result is kept without its tool use.
 
 Appending takes constant time. Shortening looks at the whole conversation.
 """
@@ -288,7 +287,7 @@ class History:
         return tuple(message for message in before if message.parts)
 
     def begun(self, kept: int) -> tuple[Message, ...]:
-        """The prompt of the current turn and its rounds but for the last `kept`. Empty if there are no others."""
+        """Return the prompt of the current turn and all rounds but the last `kept`. Empty if there are no others."""
         index, part = self._turn_start()
         rounds = len(self._messages[index + 1 :]) // 2 - kept
         if rounds <= 0:
@@ -358,7 +357,7 @@ def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:
 
 
 def unsigned(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages without thoughts that are valid only behind exactly the same messages.
+    """Return the messages without the thoughts that are valid only while all messages before them stay the same.
 
     Newer models of Anthropic refuse a signed thought after any earlier message has changed, see "Preserved thinking" on
     platform.claude.com. Reasoning without a signature stays, because some servers want it back within a turn.

@@ -99,7 +99,7 @@ def _entries(role: Role, part: Part, redact: Redact) -> Iterator[_Entry]:
     match part:
         case TextPart(text):
             words = redact(text)
-            yield from _told(words) if speaker is Speaker.USER else [_Entry(speaker, words)]
+            yield from _user_entries(words) if speaker is Speaker.USER else [_Entry(speaker, words)]
         case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):
             shown = raw if arguments is None else json.dumps(map_texts(arguments, redact), ensure_ascii=False)
             yield _Entry(Speaker.CALL, f"{name} {redact(shown)}")
@@ -112,7 +112,7 @@ def _entries(role: Role, part: Part, redact: Redact) -> Iterator[_Entry]:
             pass
 
 
-def _told(text: str) -> Iterator[_Entry]:
+def _user_entries(text: str) -> Iterator[_Entry]:
     """Yield the entries in the text of a user message: the user's own words, and each block that is fenced as data.
 
     A fence that is not closed extends to the end. It is better to lose words of the user than to trust a file.
@@ -208,7 +208,7 @@ def summary_request(
 
 async def ask(provider: Provider, request: ModelRequest, *, seconds: float) -> ModelDone:
     """Return the answer. Raises ProviderError, also if it takes too long, is refused or is empty."""
-    reply = Reply(_unheard, keeps=0)
+    reply = Reply(_ignore, keeps=0)
     with anyio.move_on_after(seconds):
         done = await reply.read(provider.stream(request))
         if done.stop is ModelStop.REFUSAL or not done.message.text.strip():
@@ -238,6 +238,6 @@ def sanitised(text: str) -> str:
     return defanged(seen).replace("<|", "&lt;|")
 
 
-async def _unheard(event: Event) -> None:
+async def _ignore(event: Event) -> None:
     """Do nothing: the user does not see the request."""
     del event

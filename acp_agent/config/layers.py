@@ -58,7 +58,7 @@ class SettingKey:
         return self._value(self.section.model_validate(self._table(raw)))
 
     def fits(self, raw: object) -> bool:
-        """Return whether a raw value means something and is just of this type. `read` takes others, but slowly."""
+        """Return whether a raw value can be read without pydantic, and is not None. `read` accepts more values."""
         try:
             return self._value(read_plainly(self.section, self._table(raw))) is not None
         except NotPlain:

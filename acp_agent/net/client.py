@@ -154,7 +154,7 @@ class HttpClient:
         return HttpClient({**self._headers, **lowered}, connections=self._connections)
 
     def send(self, request: HttpRequest) -> "SentRequest":
-        """Return a request that `async with` sends. The block gets its open response, which is closed at its end.
+        """Return a request that `async with` sends. The block gets the open response. The end of the block closes it.
 
         A status is never an error here. Redirects are not followed, since the key must not be sent to another host.
 
@@ -166,12 +166,12 @@ class HttpClient:
         return SentRequest(request, headers, self._connections)
 
     async def aclose(self) -> None:
-        """Close every connection, those in use after their requests. A later request opens new ones."""
+        """Close idle connections now, and those in use after their requests. A later request opens new ones."""
         await self._connections.aclose()
 
 
 class SentRequest:
-    """A request that is sent by `open`, or by `async with`. A generator as context manager takes ten times as long."""
+    """A request that `open` or `async with` sends. It is a class, since a generator takes ten times as long."""
 
     def __init__(self, request: HttpRequest, headers: Mapping[str, str], connections: "_Connections") -> None:
         self._request = request
@@ -246,7 +246,11 @@ class _Connections:
         self._tls: ssl.SSLContext | None = None
         self._proxied: bool | None = None  # None until it was looked up
         self._httpx: httpx.AsyncClient | None = None
-        self._last: tuple[object, Address, bytes] = None, Address("", "", 0), b""  # what was asked last, and its head
+        self._last: tuple[object, Address, bytes] = (
+            None,
+            Address("", "", 0),
+            b"",
+        )  # the last address and headers, and their head
 
     async def begin(self, request: HttpRequest, headers: Mapping[str, str]) -> _Exchange:
         """Send a request with these headers and return it with its open response. Raises HttpError."""

@@ -69,7 +69,7 @@ class GuardedWeb:
         self._trust = ssl_context
 
     def refusal(self, url: str) -> RequestBlocked | None:
-        """Return the refusal of a URL, or None if only a look-up of its host can tell. Touches no network."""
+        """Return the refusal of a URL, or None if only a look-up of its host can tell. It does not use the network."""
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
 
         try:
@@ -79,7 +79,7 @@ class GuardedWeb:
         return None
 
     async def judge(self, url: str) -> ResolvedTarget:
-        """Return the target and addresses of a URL that may be requested. Looks up at most once.
+        """Return the target and addresses of a URL that may be requested. It looks up the host at most once.
 
         Raises:
             RequestBlocked: The URL may not be requested. The error has the host and the kind of reason.

@@ -192,12 +192,12 @@ class SessionModels:
             build = partial(catalog.build, refs[0], *options)
             at_once = catalog.builds_at_once(refs[0])
             model = build() if at_once else await anyio.to_thread.run_sync(build, abandon_on_cancel=True)
-            return RetryingProvider(counted(model), on_retry=self._retold)
+            return RetryingProvider(counted(model), on_retry=self._tell_status)
         chain = await anyio.to_thread.run_sync(catalog.chain, refs, options, abandon_on_cancel=True)
         *before, last = map(counted, chain)
-        retrying = [RetryingProvider(model, on_retry=self._retold, policy=_IMPATIENT) for model in before]
-        retrying.append(RetryingProvider(last, on_retry=self._retold))
-        return FallbackProvider(retrying, self._retold)
+        retrying = [RetryingProvider(model, on_retry=self._tell_status, policy=_IMPATIENT) for model in before]
+        retrying.append(RetryingProvider(last, on_retry=self._tell_status))
+        return FallbackProvider(retrying, self._tell_status)
 
     def _counted(self, catalog: Catalog, model: Provider) -> Provider:
         return MeteredProvider(model, spent=partial(self.usage.add, catalog.price))
@@ -254,7 +254,7 @@ class SessionModels:
     def _configured(self) -> Catalog:
         return self._catalog(self._loaded().settings.llm)
 
-    async def _retold(self, status: str) -> None:
+    async def _tell_status(self, status: str) -> None:
         await self._tell(self._redact(status))
 
 

@@ -67,7 +67,7 @@ class NoteReader:
         self._looking = False
 
     async def read(self, look: Look) -> FoundNotes | None:
-        """Return what `look` finds in a thread, or None if that takes too long."""
+        """Run `look` in a thread and return its result, or None if that takes too long."""
         if self._looking:
             return None
         with anyio.move_on_after(self._seconds):
@@ -75,7 +75,7 @@ class NoteReader:
         return None
 
     def look(self, look: Look) -> FoundNotes | None:
-        """Return what `look` finds, or None if another look has not ended. It blocks."""
+        """Run `look` and return its result, or None if another look has not ended. It blocks."""
         if self._looking:
             return None
         self._looking = True

@@ -49,8 +49,10 @@ class SeenFiles:
         self._files = OrderedDict(files)
         self._texts = OrderedDict[str, None]((path, None) for path, file in files.items() if file.text is not None)
         self._unnamed = set[str]()  # files whose path holds a secret
-        self._known = OrderedDict[tuple[str, str], str]()  # the digest that each agent knows of a file, by both
-        self._refusals = OrderedDict[tuple[str, str], None]()  # the messages that were refused a file, each with it
+        self._known = OrderedDict[
+            tuple[str, str], str
+        ]()  # by agent and path, the digest of the file that the agent knows
+        self._refusals = OrderedDict[tuple[str, str], None]()  # by message and path, the calls that were refused
         self._version = self._kept_version = 0
         self._kept = files
 
@@ -212,7 +214,7 @@ class SeenFiles:
         return False
 
     def _stamp(self, path: str) -> str:
-        """Return what changes whenever the file is written; empty if it is no file or was written a moment ago."""
+        """Return a stamp that changes whenever the file is written; empty if it is no file, or was written just now."""
         roots = self._roots()
         return "" if roots is None else current_stamp(roots, path, self._now) or ""
 

@@ -181,7 +181,7 @@ def _list(node: JsonObject, word: str) -> list[Json]:
 
 
 SECONDS = 15.0
-"""The time one repair may take."""
+"""The most seconds that a repair takes."""
 
 _LONGEST = 8_000  # characters of arguments; longer ones are not repaired, because they do not fit into the answer
 _TOKENS = 4_096

@@ -44,7 +44,7 @@ _MAX_WORD = 4096
 """The most characters of a path. Of a longer one, steps such as `./` are left out, as a shell or a program may do."""
 
 _MAX_LETTERS = 255
-"""The most letters of a bundle of options that may begin a path. No name of a file is longer."""
+"""The most letters of a word of short options at which a path may begin. No name of a file is longer."""
 
 MAX_FOLDERS = 64
 """The most folders of a command that are followed."""
@@ -157,8 +157,8 @@ class _Shell:
     """The folders in which a shell may be.
 
     now     the folders in which the next command may run
-    begun   those in which the present list of commands began
-    ends    those in which it may end so far
+    begun   the folders in which the present list of commands began
+    ends    the folders in which that list may end so far
     sure    whether `&&` alone joins the list, so that the next command runs only if all before it worked
     before  the folders to which `cd -` may lead; empty if nothing is known
     stack   the folders that `pushd` stored, the latest last

@@ -135,11 +135,11 @@ class GoPlain:
             return
         for lines in (self._failure, self._crash):
             if lines:
-                self._parsed.fail(list(lines), _said(lines))
+                self._parsed.fail(list(lines), _messages(lines))
         self._failure, self._crash = [], []
 
 
-def _said(lines: list[str]) -> list[str]:
+def _messages(lines: list[str]) -> list[str]:
     if _PANIC.match(lines[0]):
         return []
     located = [line for line in lines[1:] if re.match(r"\s*\S+\.go:\d+: ", line)]

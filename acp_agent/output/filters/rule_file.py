@@ -426,11 +426,11 @@ def _rule_set(table: _Table, source: str) -> FilterRuleSet:
             wrong = iter((f"its patterns: expected fewer or simpler ones ({error})",))
         else:
             continue
-        warnings += [f"{source}: {_called(number, value)} is skipped: {each}" for each in wrong]
+        warnings += [f"{source}: {_named(number, value)} is skipped: {each}" for each in wrong]
     return FilterRuleSet(tuple(rules), source, tuple(warnings))
 
 
-def _called(number: int, value: object) -> str:
+def _named(number: int, value: object) -> str:
     name = cast("_Table", value).get("name") if isinstance(value, dict) else None
     return f"rule {number} ({_cut(name)})" if isinstance(name, str) and name else f"rule {number}"
 

@@ -34,7 +34,7 @@ from acp_agent.text import packaged_table
 SHORTEST = 8
 """The shortest known value, in characters. Shorter ones occur in too many harmless places."""
 CATEGORY = "known"
-_MOST_TOGETHER = 128  # forms, of some ten values
+_MOST_TOGETHER = 128  # forms; ten values have about as many
 
 
 class KnownSecrets:

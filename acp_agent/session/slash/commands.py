@@ -130,12 +130,12 @@ def length(texts: Sequence[str]) -> int:
 
 
 def first_word(texts: Sequence[str]) -> tuple[str, str]:
-    """Return the word after the slash with which a prompt begins, and what follows it; two empty texts for none."""
+    """Return the name and the argument of the command that a prompt begins with; two empty texts if there is none."""
     return _words(_beginning(texts))
 
 
 def mentioned(texts: Sequence[str], names: Collection[str]) -> tuple[str, str] | None:
-    """Return the sub-agent with whose `@name` a prompt begins, and the words behind it; None for other prompts."""
+    """Return the sub-agent whose `@name` begins a prompt, and the words behind it; None for other prompts."""
     first, *rest = _beginning(texts).strip().split(maxsplit=1) or [""]
     name = first[1:].rstrip(":,")
     return (name, "".join(rest)) if first.startswith("@") and name in names else None
@@ -270,9 +270,9 @@ class Places:
     common: str
 
 
-def places(told: str) -> Places | None:
+def places(output: str) -> Places | None:
     """Return the folders in the output of WHERE; None if the output has another form."""
-    lines = told.splitlines()
+    lines = output.splitlines()
     return Places(*lines[1:4]) if len(lines) >= 4 else None
 
 
@@ -307,13 +307,13 @@ def look(found: Places) -> str:
     )
 
 
-def objection(found: Places, code: object, told: str) -> str:
-    """Return why git must not be asked, by the exit code of `look`; "" for 0. `told` lists names."""
+def objection(found: Places, code: object, output: str) -> str:
+    """Return why git must not be asked, by the exit code of `look`; "" for 0. `output` lists names."""
     match code:
         case 0:
             return ""
         case int() if code in _REASONS:
-            names = told.splitlines()[:_MOST_NAMED]
+            names = output.splitlines()[:_MOST_NAMED]
         case _:
             return f"git exited with code {code}"
     if code == _OUTSIDE:

@@ -103,7 +103,7 @@ class _ScheduledTurn:
         self._session = session
         self.answer: Answer | None = None
         self.has_called = False
-        self._told: bool | None = None  # whether the closed card says that the prompt runs again
+        self._final: bool | None = None  # `runs_again` as the closed card says it
 
     @property
     def runs_again(self) -> bool:
@@ -111,7 +111,7 @@ class _ScheduledTurn:
 
         It does not change once the card is closed, because the card says it.
         """
-        return self._is_interrupted and not self.has_called if self._told is None else self._told
+        return self._is_interrupted and not self.has_called if self._final is None else self._final
 
     @property
     def _is_interrupted(self) -> bool:
@@ -125,10 +125,10 @@ class _ScheduledTurn:
             await session.emit(ToolStarted(due.id, _CARD, title(f"Scheduled: {due.prompt}"), ToolKind.OTHER, due.card))
             ending = await self._carry_out(due)
         finally:
-            self._told = self.runs_again
+            self._final = self.runs_again
             if self._is_interrupted:
                 who = "Your prompt goes first" if session.turns.gave_way else "The session was closed or loaded again"
-                ending = f"{who}. {'It will run again.' if self._told else 'It will not run again by itself.'}"
+                ending = f"{who}. {'It will run again.' if self._final else 'It will not run again by itself.'}"
             failed = self.answer is None or self.answer.failure is not None or self.answer.reason in _ENDINGS
             result = _result(f"{due.why} {ending}".strip(), failed=failed)
             with anyio.move_on_after(_CLEAN_UP, shield=True):

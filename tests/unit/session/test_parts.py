@@ -76,11 +76,11 @@ def test_as_many_models_as_there_is_room_for_are_named_without_a_count_of_more()
 
 
 async def test_only_models_with_a_fallback_are_retried_briefly():
-    async def retold(_: str) -> None: ...
+    async def tell(_: str) -> None: ...
 
     chain = [SimpleNamespace(name=name, model=name, context_window=1) for name in "abc"]
     catalog = SimpleNamespace(chain=lambda *_: chain)
-    session = made(SessionModels, _configured=lambda: catalog, _counted=lambda _, model: model, _retold=retold)
+    session = made(SessionModels, _configured=lambda: catalog, _counted=lambda _, model: model, _tell_status=tell)
     provider: Any = await session._asked([ModelRef("p", name) for name in "abc"])
     policies = [each._policy is models._IMPATIENT for each in provider._providers]
     assert policies == [True, True, False]
