@@ -234,9 +234,7 @@ class SkillLibrary:
         found, twice = distinct(named)
         self._skills = {name.lower(): skill for name, skill in found.items()}
         own = [each for each in self.all if not each.file.project]
-        self._folders = tuple(
-            ReadableFolder(os.path.realpath(each.file.folder), f"the skill {each.name}", _YOURS) for each in own
-        )
+        self._folders = tuple(ReadableFolder(each.file.real_folder, f"the skill {each.name}", _YOURS) for each in own)
         self._files = files
         self.problems = (*(each for _, _, problems in read for each in problems), *twice)
 

@@ -95,6 +95,11 @@ class SourceFile:
         """The absolute folder of the file."""
         return os.path.dirname(self.path)
 
+    @property
+    def real_folder(self) -> str:
+        """The folder with its links resolved. It looks at the disk."""
+        return os.path.realpath(self.folder)
+
 
 def distinct(
     definitions: Iterable[tuple[str, SourceFile, T]], reserved: Mapping[str, str] | None = None
