@@ -19,7 +19,7 @@ from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Frame, Json, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.text import title, visible
-from acp_agent.tools.tool import no_object, quote
+from acp_agent.tools.tool import TYPES, no_object, quote
 from acp_agent.workspace.sandbox.sandbox import wall_named
 
 MAX_DESCRIPTION = 2048
@@ -172,15 +172,7 @@ def _object_schema(parameters: JsonObject) -> JsonObject:
 # -------------------------------------------------------------------------------------- arguments
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
+_TYPES: Mapping[str, tuple[type, ...]] = {**TYPES, "string": (str,), "null": (type(None),)}
 
 
 def _check(tool: str, arguments: JsonObject, schema: JsonObject) -> None:

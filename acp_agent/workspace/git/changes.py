@@ -209,8 +209,8 @@ class _IncomingSearch:
         if "." in words:
             named = [word.lstrip("+").partition(":")[0] for word in words[words.index(".") + 1 :]]
             return named or ("@{upstream}",)
-        branch = (await self._ask("symbolic-ref", "--quiet", "--short", "HEAD")).decode().strip()
-        usual = (await self._ask("config", "--get", f"branch.{branch}.remote")).decode().strip()
+        branch = await self._line("symbolic-ref", "--quiet", "--short", "HEAD")
+        usual = await self._line("config", "--get", f"branch.{branch}.remote")
         if not words and usual == ".":
             return ("@{upstream}",)
         first = words[0] if words else usual
@@ -223,18 +223,18 @@ class _IncomingSearch:
     async def _merged_tips(self, word: str) -> list[str]:
         """Return the commits that a merge of a word merges."""
         if word == "@{upstream}":
-            branch = (await self._ask("symbolic-ref", "--quiet", "--short", "HEAD")).decode().strip()
+            branch = await self._line("symbolic-ref", "--quiet", "--short", "HEAD")
             if len((await self._ask("config", "-z", "--get-all", f"branch.{branch}.merge")).split(b"\0")) > 2:
                 raise NoAnswer  # git merges all of them at once (octopus)
         if word != "FETCH_HEAD":
             return await self._tips(word)
-        found = (await self._ask("rev-parse", "--git-path", "FETCH_HEAD")).decode().strip()
+        found = await self._line("rev-parse", "--git-path", "FETCH_HEAD")
         return [line.split()[0] for line in _small(os.path.join(self._folder, found)).splitlines() if line.split()]
 
     async def _merged(self, tip: str) -> set[str]:
         """Return where a merge with HEAD may put files, because it follows renames of either side."""
         found = set[str]()
-        for base in (await self._ask("merge-base", "--all", self._head or tip, tip)).decode().split():
+        for base in await self._bases(tip):
             found |= await self._renamed(base, self._head, tip)
         return found
 
@@ -272,7 +272,7 @@ class _IncomingSearch:
         return await self._names("diff-tree", *_OF_TREES, "--diff-filter=d", self._head, tip)
 
     async def _since_parting(self, tip: str) -> list[str]:
-        bases = (await self._ask("merge-base", "--all", self._head or tip, tip)).decode().split()
+        bases = await self._bases(tip)
         return [name for base in bases for name in await self._changed(base, tip)] if bases else await self._tree(tip)
 
     async def _own_changes(self, words: Sequence[str]) -> list[str]:
@@ -305,7 +305,7 @@ class _IncomingSearch:
         Git checks out commits between a bad one and all good ones. A file that such a commit has is in the bad one as
         well, or a commit between them removes it.
         """
-        git_dir = (await self._ask("rev-parse", "--git-dir")).decode().strip()
+        git_dir = await self._line("rev-parse", "--git-dir")
         terms = _small(os.path.join(self._folder, git_dir, "BISECT_TERMS")).splitlines()
         bad, good = {"bad", "new", *terms[:1]}, {"good", "old", *terms[1:]}
         refs = (await self._ask("for-each-ref", "--format=%(refname)", "refs/bisect/")).decode().split()
@@ -354,8 +354,7 @@ class _IncomingSearch:
 
     async def _state(self) -> tuple[list[str], list[str]]:
         """Return the commits that an interrupted command would still make, and the revisions it may go back to."""
-        found = (await self._ask("rev-parse", "--git-dir")).decode().strip()
-        base = os.path.join(self._folder, found)
+        base = os.path.join(self._folder, await self._line("rev-parse", "--git-dir"))
         trees = [word for name in _STATE if (word := _small(os.path.join(base, name)).strip())]
         lines = [line.split() for name in _TODO for line in _small(os.path.join(base, name)).splitlines()]
         commits = [
@@ -377,12 +376,14 @@ class _IncomingSearch:
         if not word or word.startswith("-"):
             return ""
         if word.startswith(":/"):  # the rest is the text that git searches for
-            word = (await self._ask("rev-parse", "--verify", "--quiet", word)).decode().strip()
-        return (
-            (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
-            .decode()
-            .strip()
-        )
+            word = await self._line("rev-parse", "--verify", "--quiet", word)
+        return await self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}")
+
+    async def _bases(self, tip: str) -> list[str]:
+        return (await self._ask("merge-base", "--all", self._head or tip, tip)).decode().split()
+
+    async def _line(self, *args: str) -> str:
+        return (await self._ask(*args)).decode().strip()
 
     async def _names(self, *args: str, given: bytes = b"") -> list[str]:
         answer = await self._ask(*args, given=given, strict=True)
