@@ -125,7 +125,6 @@ class SessionSchedule:
     # -------------------------------------------------------------------------------------- making
 
     async def command(self, text: str) -> str:
-        """Carry out `/schedule`. Return the message for the user. Raises ToolError, StoreUnavailable."""
         verb, *rest = text.split(maxsplit=1) or [""]
         if not verb:
             return await self.listed()
@@ -137,12 +136,10 @@ class SessionSchedule:
         return await self.add(found["when"], found["text"])
 
     async def preview(self, when: str, prompt: str) -> str:
-        """Return what would be added, for the user who is asked. Raises ToolError."""
         made = self._made(when, prompt, by_model=True)
         return f"run this prompt later, {made.words}, first on {self._told(made.due)}: {made.text}"
 
     async def add(self, when: str, prompt: str, *, by_model: bool = False) -> str:
-        """Add a prompt. Return a line about it. Raises ToolError, StoreUnavailable."""
         made, most = self._made(when, prompt, by_model=by_model), self._settings().max_entries
         number = await self._stored.add(made, most)
         if number is None:
@@ -152,7 +149,6 @@ class SessionSchedule:
         return "\n\n".join((f"Scheduled: {self._line(replace(made, number=number))}", *self._trouble()))
 
     async def listed(self) -> str:
-        """Return a line for each prompt. Raises StoreUnavailable."""
         prompts = await self._stored.all()
         if not prompts:
             return f"Nothing is scheduled in this session.\n\n{USAGE}"
@@ -160,7 +156,6 @@ class SessionSchedule:
         return "\n\n".join(("Scheduled in this session:", lines, *self._trouble(), USAGE))
 
     async def cancel(self, which: str) -> str:
-        """Remove the prompt with this number, or `all`. Raises ToolError, StoreUnavailable."""
         prompts = await self._stored.all()
         found = [each for each in prompts if which in ("all", str(each.number))]
         if not found:
@@ -171,7 +166,6 @@ class SessionSchedule:
         return "\n".join(("Cancelled:", "", *map(self._line, found)))
 
     async def now(self, number: str) -> str:
-        """Claim a prompt for the turn that runs. Return its words for the model. Raises ToolError, StoreUnavailable."""
         prompts = await self._stored.all()
         found = next((each for each in prompts if number == str(each.number) and not each.firing), None)
         if found is None:
@@ -242,7 +236,6 @@ class SessionSchedule:
             self._background(self._watch)
 
     def stop(self) -> None:
-        """Carry out no more prompts. A turn that runs goes on."""
         self._stopped = True
         self._changed.set()
 

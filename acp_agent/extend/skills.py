@@ -295,7 +295,6 @@ class SkillLibrary:
         return [name for name in skill.env if name not in seen]
 
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
-        """Return the names and descriptions of the skills that fit the query, the best first."""
         words = set(map(str.lower, _WORD.findall(query)))
 
         def score(listed: tuple[str, str]) -> int:

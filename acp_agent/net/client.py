@@ -373,11 +373,9 @@ class _ProxiedExchange:
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     async def aclose(self) -> None:
-        """See _Exchange."""
         await self._response.aclose()
 
     def body(self) -> AsyncGenerator[bytes]:
-        """See _Exchange."""
         return unpacked(self._pieces(), self.headers.get("content-encoding", ""))
 
     async def _pieces(self) -> AsyncGenerator[bytes]:

@@ -206,7 +206,6 @@ class ConversationOverflow:
         self._conversation = conversation_id
 
     async def put(self, text: str) -> str:
-        """Store a text; see core.services.Overflow.put. Raises StoreUnavailable, also for a text over the limits."""
         content = text.encode(_ENCODING, _ERRORS)
         for limit, whose in (
             (self._store.max_bytes, "one output may have"),
@@ -219,7 +218,6 @@ class ConversationOverflow:
         return OVERFLOW_PREFIX + key
 
     async def get(self, reference: str) -> str | None:
-        """Return the text of a reference; see core.services.Overflow.get."""
         key = _key(reference)
         found = (key, self._conversation)
         row = await self._store.database.read(lambda connection: connection.execute(_GET, found).fetchone())

@@ -327,17 +327,13 @@ class MemoryStore:
 
     @property
     def method(self) -> str:
-        """Return how searches find; see core.services.Memories.method."""
         if self._vectors is None:
             return "words"
         model = self._vectors.model
         return f"words only ({model} failed)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Store a note; see core.services.Memories.save. White space around a note does not count.
-
-        Raises StoreUnavailable, ToolError for a note that is blank or too long.
-        """
+        """Store a note. White space around it does not count."""
         text = content.strip().encode("utf-8", "replace").decode()
         size = len(text.encode())
         if not text:
@@ -351,10 +347,7 @@ class MemoryStore:
         return await self._database.write(lambda connection: self._keep(connection, text))
 
     async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
-        """Return the notes that fit best; see core.services.Memories.search.
-
-        A query without a word gives the newest notes.
-        """
+        """Return the notes that fit best. A query without a word gives the newest notes."""
         terms = terms_of(query)
         near = await self._vectors.find(query, _RANKED) if self._vectors and terms else []
         return await self._database.read(lambda connection: self._find(connection, terms, near, limit))

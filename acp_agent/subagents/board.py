@@ -55,11 +55,9 @@ class SessionBoard:
         self._plan = plan
 
     def tasks(self) -> Sequence[BoardTask]:
-        """Return all tasks, those of a higher priority first, and of one priority in the order of their creation."""
         return by_priority(self._plan.tasks)
 
     def waits_for(self, task: BoardTask) -> Sequence[BoardTask]:
-        """Return the tasks that must be done before this one can be claimed."""
         return waits_for(task, self._plan.tasks)
 
     async def create(self, drafts: Sequence[BoardTask]) -> BoardChange:
@@ -300,11 +298,9 @@ class SessionMail:
         came.set()
 
     def names(self, who: str) -> Sequence[str]:
-        """Return the others that can be written to."""
         return [name for name in self._unread if name != who]
 
     def send(self, who: str, to: str, text: str) -> None:
-        """Send a message. Raises ToolError if there is no such agent, or if it has too many unread messages."""
         names = self.names(who)
         if to not in names:
             why = f"{to} has ended" if to in self._closed else f"nobody here is called {to[:80]!r}"
@@ -319,10 +315,6 @@ class SessionMail:
             self._wake()
 
     async def read(self, who: str, seconds: float) -> Sequence[Mail]:
-        """Return the unread messages. If there are none, wait at most `seconds` for the first one.
-
-        The wait also ends when another agent ends, because a message might have been expected from it.
-        """
         others = {*self.names(who)}
         with anyio.move_on_after(seconds):
             while not self._unread.get(who) and others and others <= {*self.names(who)}:

@@ -160,7 +160,6 @@ class QualityGates:
     # ------------------------------------------------------------------------------------- of turns
 
     def begin(self) -> None:
-        """Begin a turn."""
         self._failures.clear()
         self._seen = self._changes()
 
@@ -237,7 +236,6 @@ class _CheckedWorker:
 
     @property
     def calls(self) -> int:
-        """The number of tool calls so far."""
         return self._worker.calls
 
     def conversation(self) -> str:

@@ -45,10 +45,6 @@ class WorkspaceFiles:
         self._resolve = resolve
 
     def links_out(self, folder: str) -> Mapping[str, bool] | None:
-        """Return the links below `folder` that lead out of the workspace; None for too many files, or a slow disk.
-
-        The value of a link is True if it leads to a folder.
-        """
         found = dict[str, bool]()
         try:
             for path in self._links(self._path(folder)):
@@ -59,17 +55,14 @@ class WorkspaceFiles:
         return found
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file at `path`, and not a link to one."""
         with suppress(OSError, ValueError):
             return stat.S_ISREG(os.lstat(self._path(path)).st_mode)
         return False
 
     def is_folder(self, path: str) -> bool:
-        """Return whether `path` is a folder that can be entered, or leads to one."""
         return os.path.isdir(self._path(path)) and os.access(self._path(path), os.X_OK)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is anything at `path`. A broken link counts."""
         return os.path.lexists(self._path(path))
 
     def _path(self, path: str) -> str:

@@ -117,11 +117,9 @@ class TextStore:
         self._room = _KEPT_BYTES
 
     def wants(self, size: int) -> bool:
-        """See ContentStore."""
         return size <= self._room
 
     def put(self, data: bytes) -> str:
-        """See ContentStore."""
         name = object_name(data)
         if name not in self._texts and len(data) <= self._room:
             self._texts[name] = data
@@ -129,7 +127,6 @@ class TextStore:
         return name
 
     def get(self, names: Collection[str]) -> dict[str, bytes]:
-        """See ContentStore."""
         return {name: self._texts[name] for name in names if name in self._texts}
 
     def add(self, root: Root, paths: Sequence[str]) -> None:

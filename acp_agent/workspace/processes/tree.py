@@ -527,7 +527,6 @@ class CommandWatchdog:
         return None if self._shell is None else self._shell.pid
 
     def watch(self, mark: str, group: int | None = None) -> None:
-        """Watch a command that is about to start with this mark, or that runs and leads the process group `group`."""
         self._groups[mark] = group
         self._tell()
 
