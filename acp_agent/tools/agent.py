@@ -62,7 +62,6 @@ class AgentTool(Tool[AgentParams]):
     name = "agent"
     kind = ToolKind.THINK
     mutates = False
-    params = AgentParams
 
     def __init__(self, offered: Callable[[], Sequence[OfferedAgent]] = tuple) -> None:
         self._offered = offered
@@ -205,7 +204,6 @@ class EvaluateTool(Tool[EvaluateParams]):
     name = "evaluate"
     kind = ToolKind.THINK
     mutates = False
-    params = EvaluateParams
 
     def __init__(self, offered: Callable[[], Sequence[OfferedAgent]] = tuple, *, for_model: bool = True) -> None:
         self._offered = offered
@@ -256,7 +254,6 @@ class HandoffTool(SessionTool[HandoffParams]):
     name = "handoff"
     kind = ToolKind.THINK
     mutates = False
-    params = HandoffParams
 
     def __init__(self) -> None:
         self._spec = replace(self._spec, delegates=True, alone=True)
@@ -371,7 +368,6 @@ class AgentAction(Tool[AgentActionParams]):
     name = "agent_action"
     kind = ToolKind.OTHER
     mutates = True
-    params = AgentActionParams
 
     def title(self, params: AgentActionParams) -> str:
         return title(f"{params.agent}: {params.action}")

@@ -46,7 +46,6 @@ class AskUser(SessionTool[AskUserParams]):
     kind = ToolKind.OTHER
     mutates = False
     asks = True
-    params = AskUserParams
 
     def title(self, params: AskUserParams) -> str:
         return title(params.questions[0].question)

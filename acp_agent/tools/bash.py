@@ -72,7 +72,6 @@ class Bash(Tool[BashParams]):
     kind = ToolKind.EXECUTE
     mutates = True
     commands = True
-    params = BashParams
 
     def __init__(self, longest: float = 600, *, reached: Sequence[str] | None = None, for_custom: bool = False) -> None:
         self._longest = longest
@@ -291,7 +290,6 @@ class Process(Tool[ProcessParams]):
     kind = ToolKind.EXECUTE
     mutates = True
     polls = True
-    params = ProcessParams
 
     def __init__(self, types_commands: TypesCommands = no_shell) -> None:
         self._types_commands = types_commands

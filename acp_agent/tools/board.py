@@ -61,7 +61,6 @@ class Tasks(SessionTool[TasksParams]):
     name = "tasks"
     kind = ToolKind.OTHER
     mutates = False
-    params = TasksParams
 
     def fitted(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments as they are meant: to create one task, models also send its fields without a list."""
@@ -220,7 +219,6 @@ class Messages(SessionTool[MessagesParams]):
     kind = ToolKind.OTHER
     mutates = False
     polls = True
-    params = MessagesParams
 
     def title(self, params: MessagesParams) -> str:
         match params.action:

@@ -41,7 +41,6 @@ class UpdatePlan(SessionTool[UpdatePlanParams]):
     name = "update_plan"
     kind = ToolKind.OTHER  # editors draw "think" as a thought, beside the plan itself
     mutates = False
-    params = UpdatePlanParams
 
     def title(self, params: UpdatePlanParams) -> str:
         return f"Plan: {_progress(params)}"
@@ -73,7 +72,6 @@ class CompressContext(SessionTool[CompressContextParams]):
     name = "compress_context"
     kind = ToolKind.OTHER
     mutates = False
-    params = CompressContextParams
 
     async def run(self, params: CompressContextParams, context: ToolContext) -> ToolResult:
         compressor = context.backends.compressor

@@ -62,7 +62,6 @@ class Diagnostics(Tool[DiagnosticsParams]):
     kind = ToolKind.READ
     mutates = False
     cacheable = True
-    params = DiagnosticsParams
 
     def __init__(self, *, max_diagnostics: int = 50, seconds: float = 300) -> None:
         self._max_diagnostics = max_diagnostics

@@ -191,7 +191,6 @@ class Edit(FileWriter[EditParams]):
     """The tool that replaces exactly what the model named, or refuses. Every other byte stays."""
 
     name = "edit"
-    params = EditParams
 
     def subjects(self, params: EditParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ), PathSubject(params.path, Access.WRITE))
@@ -256,7 +255,6 @@ class Write(FileWriter[WriteParams]):
     """The tool that writes whole files. A file that uses CRLF keeps it."""
 
     name = "write"
-    params = WriteParams
 
     def subjects(self, params: WriteParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.WRITE),)

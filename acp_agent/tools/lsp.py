@@ -191,7 +191,6 @@ class LspHover(FileTool[LspHoverParams]):
 
     name = "lsp_hover"
     method = "lsp/hover"
-    params = LspHoverParams
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del names, uri
@@ -207,7 +206,6 @@ class LspDefinition(FileTool[LspDefinitionParams]):
 
     name = "lsp_definition"
     method = "lsp/definition"
-    params = LspDefinitionParams
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
@@ -225,7 +223,6 @@ class LspReferences(FileTool[LspReferencesParams]):
 
     name = "lsp_references"
     method = "lsp/references"
-    params = LspReferencesParams
 
     def params_to_wire(self, params: LspReferencesParams) -> JsonObject:
         # Some clients read this name, others that of LSP's ReferenceContext.
@@ -246,7 +243,6 @@ class LspDiagnostics(FileTool[LspDiagnosticsParams]):
 
     name = "lsp_diagnostics"
     method = "lsp/diagnostics"
-    params = LspDiagnosticsParams
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         name = names.name(uri)
@@ -263,7 +259,6 @@ class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
 
     name = "lsp_document_symbols"
     method = "lsp/documentSymbols"
-    params = LspDocumentSymbolsParams
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         lines = [_line(symbol) for symbol in symbols(answer)]
@@ -287,7 +282,6 @@ class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
     name = "lsp_workspace_symbol"
     method = "lsp/workspaceSymbol"
     kind = ToolKind.SEARCH
-    params = LspWorkspaceSymbolParams
 
     def title(self, params: LspWorkspaceSymbolParams) -> str:
         return f'symbols "{title(params.query)}"'
@@ -391,7 +385,6 @@ class LspCodeActions(FileTool[LspCodeActionsParams]):
 
     name = "lsp_code_actions"
     method = "lsp/codeActions"
-    params = LspCodeActionsParams
 
     def params_to_wire(self, params: LspCodeActionsParams) -> JsonObject:
         end_line = params.end_line or params.line

@@ -38,7 +38,6 @@ class MemorySave(SessionTool[MemorySaveParams]):
     name = "memory_save"
     kind = ToolKind.OTHER
     mutates = True
-    params = MemorySaveParams
 
     def title(self, params: MemorySaveParams) -> str:
         return title(f"Remember: {params.content}")
@@ -78,7 +77,6 @@ class MemorySearch(SessionTool[MemorySearchParams]):
     name = "memory_search"
     kind = ToolKind.SEARCH
     mutates = False
-    params = MemorySearchParams
 
     def title(self, params: MemorySearchParams) -> str:
         return title(f"Recall: {params.query}") if params.query.strip() else "Recall the newest notes"

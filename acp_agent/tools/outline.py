@@ -104,7 +104,6 @@ class Outline(Tool[OutlineParams]):
     kind = ToolKind.READ
     mutates = False
     cacheable = True
-    params = OutlineParams
 
     def subjects(self, params: OutlineParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.READ),)

@@ -40,7 +40,6 @@ class ListDirectory(Tool[ListDirectoryParams]):
     verb = "list"
     mutates = False
     cacheable = True
-    params = ListDirectoryParams
 
     def __init__(self, *, max_entries: int = 1000, kind: ToolKind = ToolKind.SEARCH) -> None:
         self._max_entries = max_entries
@@ -89,7 +88,6 @@ class CreateDirectory(_PathTool[CreateDirectoryParams]):
 
     name = "create_directory"
     verb = "create folder"
-    params = CreateDirectoryParams
 
     def subjects(self, params: CreateDirectoryParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.WRITE),)
@@ -147,7 +145,6 @@ class CopyPath(_PathTool[CopyPathParams]):
     """The tool that copies a file or a folder."""
 
     name = "copy_path"
-    params = CopyPathParams
 
     def title(self, params: CopyPathParams) -> str:
         return f"copy {params.title}"
@@ -189,7 +186,6 @@ class MovePath(_PathTool[MovePathParams]):
     """The tool that moves a file or a folder. A link itself is moved."""
 
     name = "move_path"
-    params = MovePathParams
 
     def title(self, params: MovePathParams) -> str:
         return f"move {params.title}"
@@ -222,7 +218,6 @@ class DeletePath(_PathTool[DeletePathParams]):
 
     name = "delete_path"
     verb = "delete"
-    params = DeletePathParams
 
     def subjects(self, params: DeletePathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.DELETE),)

@@ -59,7 +59,6 @@ class Read(Tool[ReadParams]):
     kind = ToolKind.READ
     mutates = False
     cacheable = True
-    params = ReadParams
 
     def __init__(self, *, max_lines: int, max_line_chars: int, seen: SeenFiles, max_chars: int = 40_000) -> None:
         self._seen = seen

@@ -209,7 +209,6 @@ class ReadOverflow(SessionTool[ReadOverflowParams]):
     name = "read_overflow"
     kind = ToolKind.READ
     mutates = False
-    params = ReadOverflowParams
 
     def __init__(self, *, max_chars: int = 20_000) -> None:
         if max_chars < SMALLEST:

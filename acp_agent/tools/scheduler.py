@@ -35,7 +35,6 @@ class SchedulerTool(SessionTool[SchedulerParams]):
     name = "scheduler"
     kind = ToolKind.OTHER
     mutates = True
-    params = SchedulerParams
 
     def __init__(self, found: Callable[[], Scheduler | None] = lambda: None) -> None:
         self._found = found

@@ -1,16 +1,18 @@
 """grep and find_path: find lines of files by a regular expression, and files and folders by a glob."""
 
+import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Redact, Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
 from acp_agent.text import NOTE_SIZE, counted, title, visible
-from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, pattern_below, relative
+from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, relative
 from acp_agent.workspace.text_files import noted
 
 _MOST_CONTEXT = 20
@@ -56,7 +58,6 @@ class Grep(Tool[GrepParams]):
     kind = ToolKind.SEARCH
     mutates = False
     cacheable = True
-    params = GrepParams
 
     def __init__(
         self, *, max_matches: int, max_line_chars: int, redact: Redact | None = None, guards_secrets: bool = True
@@ -77,7 +78,7 @@ class Grep(Tool[GrepParams]):
         return (searched, PathSubject(wanted, Access.LIST)) if secrecy(wanted) > secrecy(params.path) else (searched,)
 
     async def run(self, params: GrepParams, context: ToolContext) -> ToolResult:
-        glob = params.glob and pattern_below(params.glob, params.path, context, key="glob")
+        glob = params.glob and _pattern_below(params.glob, params.path, context, key="glob")
         limit = params.max_results or self._max_matches
         query = GrepQuery(
             params.pattern,
@@ -209,6 +210,32 @@ def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
         yield f"[time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path]"
 
 
+def _pattern_below(pattern: str, path: str, context: ToolContext, *, key: str) -> str:
+    """Return the glob relative to `path`. An absolute glob must lie below it.
+
+    `key` is the name of the parameter. Raises ToolError that says what to give instead.
+    """
+    if not pattern.startswith("/"):
+        if ".." not in pattern.split("/"):
+            return pattern
+        raise _elsewhere(key, pattern, 'Give the folder as path, and a pattern below it without "..".')
+    written = os.path.normpath(os.path.join(context.cwd, path))
+    for folder in (written, context.files.resolve(path, Access.LIST)):
+        rest = pattern.removeprefix(folder.rstrip("/") + "/")
+        if rest != pattern and rest.strip("/") and ".." not in rest.split("/"):
+            return rest.lstrip("/") if "/" in rest.rstrip("/") else f"./{rest}"
+    folder, _, name = pattern.rstrip("/").rpartition("/")
+    while any(mark in folder for mark in "*?[{"):
+        folder, _, above = folder.rpartition("/")
+        name = f"{above}/{name}"
+    raise _elsewhere(key, pattern, f"Give path = {quote(folder or '/')} and {key} = {quote(name)}.")
+
+
+def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
+    message = f'{key} = {quote(pattern)} (expected a pattern below path, without "..")'
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
+
+
 def _in_words(size: int | None) -> str:
     """Return the size of a file in brackets; "" if it is not a file."""
     if size is None:
@@ -236,7 +263,6 @@ class FindPath(Tool[FindPathParams]):
     verb = "find"
     mutates = False
     cacheable = True
-    params = FindPathParams
 
     def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.SEARCH, guards_secrets: bool = True) -> None:
         self._max_results = max_results
@@ -251,7 +277,7 @@ class FindPath(Tool[FindPathParams]):
         return (PathSubject(params.path, Access.LIST),)
 
     async def run(self, params: FindPathParams, context: ToolContext) -> ToolResult:
-        pattern = pattern_below(params.pattern, params.path, context, key="pattern")
+        pattern = _pattern_below(params.pattern, params.path, context, key="pattern")
         bare = "/" not in pattern.rstrip("/")
         limit = params.max_results or self._max_results
         found = await context.files.find(params.path, f"**/{pattern}" if bare else pattern, limit)

@@ -40,7 +40,6 @@ class LoadSkill(SkillTool[LoadSkillParams]):
 
     name = "load_skill"
     kind = ToolKind.OTHER
-    params = LoadSkillParams
 
     def title(self, params: LoadSkillParams) -> str:
         return title(f"Skill: {params.name}")
@@ -62,7 +61,6 @@ class InvokeSkill(SkillTool[InvokeSkillParams]):
 
     name = "invoke_skill"
     kind = ToolKind.OTHER
-    params = InvokeSkillParams
 
     def title(self, params: InvokeSkillParams) -> str:
         return title(f"Skill: {params.name} {params.arguments}")
@@ -84,7 +82,6 @@ class SkillSearch(SkillTool[SkillSearchParams]):
 
     name = "skill_search"
     kind = ToolKind.SEARCH
-    params = SkillSearchParams
 
     def title(self, params: SkillSearchParams) -> str:
         return title(f"Find skills: {params.query}")

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import Annotated, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, ClassVar, Generic, TypeVar, cast, get_args
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
-    Access,
     Diff,
     Json,
     JsonObject,
@@ -361,32 +360,6 @@ def quote(value: object) -> str:
             return f"{value}"
 
 
-def pattern_below(pattern: str, path: str, context: ToolContext, *, key: str) -> str:
-    """Return the glob relative to `path`. An absolute glob must lie below it.
-
-    `key` is the name of the parameter. Raises ToolError that says what to give instead.
-    """
-    if not pattern.startswith("/"):
-        if ".." not in pattern.split("/"):
-            return pattern
-        raise _elsewhere(key, pattern, 'Give the folder as path, and a pattern below it without "..".')
-    written = os.path.normpath(os.path.join(context.cwd, path))
-    for folder in (written, context.files.resolve(path, Access.LIST)):
-        rest = pattern.removeprefix(folder.rstrip("/") + "/")
-        if rest != pattern and rest.strip("/") and ".." not in rest.split("/"):
-            return rest.lstrip("/") if "/" in rest.rstrip("/") else f"./{rest}"
-    folder, _, name = pattern.rstrip("/").rpartition("/")
-    while any(mark in folder for mark in "*?[{"):
-        folder, _, above = folder.rpartition("/")
-        name = f"{above}/{name}"
-    raise _elsewhere(key, pattern, f"Give path = {quote(folder or '/')} and {key} = {quote(name)}.")
-
-
-def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
-    message = f'{key} = {quote(pattern)} (expected a pattern below path, without "..")'
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
-
-
 _COUNTED = 100_000
 
 
@@ -451,7 +424,7 @@ class Tool(ABC, Generic[P]):
     asks        whether its calls are questions to the user
     polls       whether calls look at something that runs, so that equal ones are no repetition
     commands    whether calls are command lines and nothing else
-    params      the model of its parameters
+    params      the model of its parameters, which the base names: `Tool[ReadParams]`
     """
 
     name: ClassVar[str]
@@ -464,6 +437,13 @@ class Tool(ABC, Generic[P]):
     commands: ClassVar[bool] = False
     kind: ToolKind
     params: type[P]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in getattr(cls, "__orig_bases__", ()):
+            for kind in get_args(base):
+                if isinstance(kind, type):
+                    cls.params = cast("type[P]", kind)
 
     def spec(self) -> ToolSpec:
         """Return the tool's definition for the model, made once: prompt caches need the same bytes every turn."""

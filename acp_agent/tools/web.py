@@ -62,7 +62,6 @@ class Fetch(Tool[FetchParams]):
     mutates = False
     cacheable = True
     external = True
-    params = FetchParams
 
     def subjects(self, params: FetchParams) -> tuple[Subject, ...]:
         return (UrlSubject(params.url),)
@@ -94,7 +93,6 @@ class WebScrape(Tool[WebScrapeParams]):
     mutates = False
     cacheable = True
     external = True
-    params = WebScrapeParams
 
     def subjects(self, params: WebScrapeParams) -> tuple[Subject, ...]:
         return (UrlSubject(params.url),)
