@@ -246,11 +246,8 @@ class _Connections:
         self._tls: ssl.SSLContext | None = None
         self._proxied: bool | None = None  # None until it was looked up
         self._httpx: httpx.AsyncClient | None = None
-        self._last: tuple[object, Address, bytes] = (
-            None,
-            Address("", "", 0),
-            b"",
-        )  # the last address and headers, and their head
+        # The URL and headers of the last request, and its address and head.
+        self._last: tuple[object, Address, bytes] = None, Address("", "", 0), b""
 
     async def begin(self, request: HttpRequest, headers: Mapping[str, str]) -> _Exchange:
         """Send a request with these headers and return it with its open response. Raises HttpError."""
