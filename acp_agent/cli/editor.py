@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import ClassVar, NamedTuple, Self, TypeVar, cast
 
 import acp
@@ -53,9 +52,7 @@ class Editor:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             await self._agent.end()  # before the connection is closed, so that the last messages are read
             await self._connection.close()

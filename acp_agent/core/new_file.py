@@ -41,6 +41,14 @@ def open_folder(path: str) -> Generator[int]:
         os.close(fd)
 
 
+def is_at(path: str, fd: int) -> bool:
+    """Return whether an open file or folder is the one at a path, without following links. Raises OSError."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
 def is_temporary(name: str) -> bool:
     """Return whether an entry has the name of an unfinished file. No tool shows such entries."""
     return _TEMPORARY.fullmatch(name) is not None

@@ -10,7 +10,6 @@ pauses, nothing is read, so a server that floods fills its own pipe and slows it
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 
 import anyio
@@ -185,12 +184,7 @@ class MessageChannel:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
         await self.aclose()
 
     async def receive(self, data: bytes) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.new_file import is_at
 from acp_agent.store.private_file import private_file
 
 _FILE_DESCRIPTORS = "/dev/fd"
@@ -42,7 +43,7 @@ class SessionLocks:
             for _ in range(_ATTEMPTS):
                 fd = self._file()
                 taken = _lock(fd, session_id)
-                if _same(self._path, fd):  # no other process sees a lock in a file that was just removed
+                if is_at(self._path, fd):  # no other process sees a lock in a file that was just removed
                     break
             else:
                 raise OSError("another file is put in its place again and again")
@@ -78,7 +79,7 @@ class SessionLocks:
         """
         if self._closed:
             raise OSError("it is closed")
-        if self._opened is not None and _same(self._path, self._opened[0]):
+        if self._opened is not None and is_at(self._path, self._opened[0]):
             return self._opened[0]
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         if _is_open(self._path):
@@ -113,14 +114,6 @@ def _lock(fd: int, session_id: str) -> bool:
     return True
 
 
-def _same(path: str, fd: int) -> bool:
-    """Return whether an open file is the one at a path, without following links."""
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False
-
-
 def _is_open(path: str) -> bool:
     """Return whether this process has a file open.
 
@@ -129,6 +122,6 @@ def _is_open(path: str) -> bool:
     with suppress(OSError):
         for name in os.listdir(_FILE_DESCRIPTORS):
             with suppress(OSError, ValueError):  # the folder's own is closed by now
-                if _same(path, int(name)):
+                if is_at(path, int(name)):
                     return True
     return False

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import IO
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.new_file import is_at
 from acp_agent.workspace.beneath import holding
 
 _NAMES = frozenset(
@@ -129,7 +130,7 @@ class PrivateFolder:
 
     def path(self) -> str:
         """Return the folder, or a new one if a cleaner of old files removed it. Raises OSError."""
-        if self._held is not None and not _is_at(*self._held):
+        if self._held is not None and not is_at(*self._held):
             self.close()
         if self._held is None:
             self._held = _made(self._prefix)
@@ -149,7 +150,7 @@ def remove_abandoned() -> int:
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for path in [entry.path for entry in entries if entry.name.startswith((_SCRIPTS, _SANDBOX))]:
             with suppress(OSError), holding(_open(path)) as fd:
-                removed += _is_private(fd) and _locked(fd) and _is_at(path, fd) and _remove(path, fd)
+                removed += _is_private(fd) and _locked(fd) and is_at(path, fd) and _remove(path, fd)
     return removed
 
 
@@ -163,7 +164,7 @@ def _made(prefix: str) -> tuple[str, int]:
                 ours = _locked(fd)
             except OSError:  # no locks on this file system, so no process removes anything there either
                 ours = True
-            if ours and _is_at(path, fd):
+            if ours and is_at(path, fd):
                 return path, fd
             os.close(fd)
     raise OSError("every new private folder is removed at once")
@@ -186,14 +187,6 @@ def _locked(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _is_at(path: str, fd: int) -> bool:
-    """Return whether an open folder is the one at a path, links not followed."""
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False
 
 
 def _remove(path: str, fd: int) -> bool:
