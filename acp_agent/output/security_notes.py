@@ -130,6 +130,8 @@ NO_ERRORS = _lines(
         # progress: failures are repeated at the end
         r"::.*\b(?:FAILED|ERROR)\s+\[ *\d+%\]$|^\[gw\d+\] \[ *\d+%\]",
         r"(?i:^\s*(?:Compiling|Downloading|Downloaded|Checking|Collecting|Installing|Running) )",
+        # parts of a comparison of pytest, whose message stands above
+        r"^E  +[?+-](?: |$)",
         # commands and source code
         r"^\s*(?:[+$#%] |>>> )|^\s*(?:cd \S+ && )?(?:sudo )?(?:\S*/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc) ",
         r"^\s*(?:echo|printf|export|set|grep|rg|sed|awk) ",

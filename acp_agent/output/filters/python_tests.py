@@ -12,7 +12,7 @@ _TITLE = lazy_regex(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
 _TRACE_RULE = lazy_regex(r"(?:_ )+_?$")
 _LINE_STYLE = lazy_regex(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
 _ERROR_LINE = "E  "
-_ORIGIN = lazy_regex(r"E +\+ +(?:where|and) ")  # lines of a value in the message
+_PART = lazy_regex(r"E +(?:[?+-] |\+$|-$)")  # lines of a difference, and of where a value in the message came from
 _WORKER = lazy_regex(r"\[gw\d+\] \w+ -- Python ")
 _LISTED = lazy_regex(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
 _WARNING = lazy_regex(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
@@ -43,7 +43,7 @@ def _close(block: list[str], parsed: ParsedOutput) -> None:
     if not any(line.strip() for line in block):
         return
     whole = "ERROR collecting" in block[0]
-    said = [line for line in block if line.startswith(_ERROR_LINE) and not _ORIGIN.match(line)]
+    said = [line for line in block if line.startswith(_ERROR_LINE) and not _PART.match(line)]
     said = [line for line in said if line[1:].strip()] or [line for line in block[1:] if line.strip()][-1:]
     parsed.fail(list(block), said[:_MESSAGE_LINES], whole=whole)
 

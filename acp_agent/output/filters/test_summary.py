@@ -200,6 +200,20 @@ def rendered(
 _NOTE = lazy_regex(rf"\[[\d,]+ lines? left out\]|\[of the .*\]|{re.escape(RUN_ENDED)}")
 
 
+_PARAMETERS = lazy_regex(r"\[.*\]|\d+")
+
+
+def _one_of_each_test(failures: Sequence[Failure], most: int) -> frozenset[int]:
+    """Return the indexes of at most `most` failures: the first of each test, then the first of all.
+
+    Headings that differ only in parameters and numbers are those of one test.
+    """
+    first: dict[str, int] = {}
+    for index, failure in enumerate(failures):
+        first.setdefault(_PARAMETERS.sub("", failure.lines[0]), index)
+    return frozenset(list(dict.fromkeys((*first.values(), *range(len(failures)))))[:most])
+
+
 class _Page:
     """The text that is made of the parts, in their order."""
 
@@ -213,22 +227,24 @@ class _Page:
         self.cut = False
 
     def lines(self) -> list[str]:
-        shown = short = 0
+        failures = [piece for piece in self._parsed.pieces if isinstance(piece, Failure)]
+        in_full = _one_of_each_test(failures, self._max_failures)
+        note = [f"[of the {len(failures):,} failures {len(in_full)} in full, of the others only the messages]"]
+        seen = 0
         for piece in self._parsed.pieces:
             match piece:
                 case KeptLines(lines):
                     self._write(lines)
                 case UnknownLines(lines):
                     self._loose(lines)
-                case Failure() if shown < self._max_failures:
-                    shown += 1
-                    self._failure(piece)
                 case Failure():
-                    if not short:
-                        note = f"[of the failures after the first {self._max_failures}, only the messages are shown]"
-                        self._write([note])
-                    short += 1
-                    self._in_short(piece)
+                    if seen in in_full:
+                        self._failure(piece)
+                    else:
+                        self._write(note)
+                        self._in_short(piece)
+                        note = []
+                    seen += 1
         return self._lines
 
     def _failure(self, failure: Failure) -> None:
@@ -264,7 +280,8 @@ class _Page:
 class SummaryOfTests:
     """The strategy `test_summary`: failures with message, place and trace, and the totals, in the runner's own lines.
 
-    max_failures           number of failures with details. Of the others name and message are kept
+    max_failures           number of failures with details, one of each test first. Of the others name and message are
+                           kept
     truncate_stack_trace   lines of details for each failure
     fallback               what to do with a text without test runs
 

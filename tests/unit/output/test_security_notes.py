@@ -105,6 +105,11 @@ def test_of_too_many_errors_the_last_are_listed_and_those_of_logs_give_way():
     ]
 
 
+def test_parts_of_a_comparison_are_no_errors_of_their_own():
+    raw = "E       assert 1 == 2\nE        +  where 1 = f()\nE         - b\nE         ?  ^\nE         + a\n"
+    assert preserved(raw, "").splitlines()[1:] == ["1: E       assert 1 == 2"]
+
+
 def test_one_error_of_its_own_kind_is_listed_among_hundreds_of_the_same_message():
     raw = "".join(f"src/w_{i}.c:{i}:9: error: too few arguments to function 'push'\n" for i in range(300))
     raw += "".join(f"make: *** [Makefile:12: build/w_{i}.o] Error 1\n" for i in range(30))

@@ -66,9 +66,10 @@ def test_a_failure_keeps_its_source_place_and_captured_output():
 def test_only_ten_failures_have_details(style: str):
     text = summed(style)
     assert "RecursionError: deep\n" in text
-    assert "Displaying first and last 10 stack frames" not in text
-    assert "line 199" not in text
-    assert text.count("\n") < 150
+    assert "AssertionError: assert 2 == '[z]'" in text
+    assert text.count("def test_param(a, b):") == 1
+    assert "line 99" not in text
+    assert text.count("\n") < 240
 
 
 def test_errors_in_fixtures_are_kept_with_their_phase():
@@ -110,6 +111,27 @@ def test_in_short_a_failure_is_its_name_and_what_was_compared_not_where_the_valu
     shown = SummaryOfTests(max_failures=1).apply(text, CommandRun("pytest", ("pytest",), 1)).text
     assert "+  where 0 = f(0)" in shown
     assert "\n____ test_1 ____\nE       assert 1 == 1\n____ test_2 ____\n" in shown
+
+
+def test_each_test_has_its_details_before_a_second_set_of_parameters_has_them():
+    names = [*(f"test_many[{i}-x]" for i in range(30)), "test_other", "test_last[a b]"]
+    blocks = "".join(f"____ {name} ____\n\n    source of {name}\nE       assert 0\n\n" for name in names)
+    text = f"==== FAILURES ====\n{blocks}==== 32 failed in 0.01s ====\n"
+    shown = SummaryOfTests(max_failures=4).apply(text, CommandRun("pytest", ("pytest",), 1)).text
+    with_source = ["test_many[0-x]", "test_many[1-x]", "test_other", "test_last[a b]"]
+    assert [name for name in names if f"source of {name}\n" in shown] == with_source
+    assert shown.count("E       assert 0") == 32
+    assert shown.count("[of the 32 failures 4 in full, of the others only the messages]\n") == 1
+
+
+def test_in_short_a_failure_has_no_parts_of_a_comparison():
+    compared = "E       AssertionError: assert 'a' == 'b'\nE         \nE         - b\nE         ?  ^\nE         + a\n"
+    blocks = "".join(
+        f"____ test_{i} ____\n>       assert f({i}) == 'b'\n{compared}\na.py:7: AssertionError\n" for i in range(6)
+    )
+    text = f"==== FAILURES ====\n{blocks}==== 6 failed in 0.01s ====\n"
+    shown = SummaryOfTests(max_failures=1).apply(text, CommandRun("pytest", ("pytest",), 1)).text
+    assert "\n____ test_1 ____\nE       AssertionError: assert 'a' == 'b'\n____ test_2 ____\n" in shown
 
 
 def test_collection_errors_stay_whole():
