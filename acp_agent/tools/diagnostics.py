@@ -162,14 +162,15 @@ def report(choice: "CheckerChoice", findings: Sequence[CheckerResult], limit: in
     """Return one result for all checks of a project, with at most `limit` diagnostics.
 
     The text has a header, one line `file:line:col: severity: message` for each diagnostic, errors first, and the
-    warnings. The envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"};
-    unknown values are null. Paths are relative to the project's folder, or absolute outside of it.
+    warnings. If there are more than `limit`, different messages come before the same message at other places. The
+    envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"}; unknown values
+    are null. Paths are relative to the project's folder, or absolute outside of it.
 
     If no checker could do its work and none found anything, the call has failed: silence does not mean a clean project.
     """
     folder = choice.folder
     found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
-    shown = found[:limit]
+    shown = _selected(found, limit)
     warnings = [*choice.warnings, *(each.warning for each in findings if each.warning)]
     envelope: JsonObject = {
         "diagnostics": [_entry(each) for each in shown],
@@ -184,6 +185,13 @@ def report(choice: "CheckerChoice", findings: Sequence[CheckerResult], limit: in
         )
         return replace(ToolResult.failed(failed, display="\n".join(lines)), envelope=envelope)
     return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
+
+
+def _selected(found: "Sequence[Problem]", limit: int) -> "list[Problem]":
+    """Return at most `limit` problems, in their order. Errors come first, and one of each message before others."""
+    own = set({(each.is_error, each.message): each for each in reversed(found)}.values())
+    chosen = set(sorted(found, key=lambda each: (not each.is_error, each not in own))[:limit])
+    return [each for each in found if each in chosen]
 
 
 def _clean(findings: Sequence[CheckerResult]) -> list[str]:

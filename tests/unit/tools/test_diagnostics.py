@@ -95,6 +95,17 @@ async def test_the_list_is_cut_and_says_of_how_many(asked: int | None, shown: in
     assert len(result.locations) == min(shown, 20)
 
 
+async def test_a_problem_of_its_own_is_shown_before_the_same_one_in_many_files():
+    said = "".join(ruff(f"f{number:02}.py", 1, "x") for number in range(60)) + ruff("z.py", 1, "y")
+    project = bench({"setup.py": ""}, {RUFF: Script(said)}, max_diagnostics=3)
+
+    shown = (await project.run("diagnostics")).text.split("\n")[1:]
+
+    assert shown == [
+        f"{name}.py:1:1: warning: {what} [F401]" for name, what in (("f00", "x"), ("f01", "x"), ("z", "y"))
+    ]
+
+
 async def test_the_gates_see_every_command_and_the_folder_and_the_user_reads_the_commands():
     invocation = await bench(PYTHON).understand("diagnostics")
 
