@@ -7,6 +7,7 @@ assumes what a command line most likely does, leaves variables unknown, and give
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_agent.core.data import frozen
@@ -14,6 +15,7 @@ from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, MAX_TREE_DEPTH, 
 from acp_agent.gates.shell.options import peel, shell_call, tables
 from acp_agent.gates.shell.words import fields, pieces
 from acp_agent.gates.shell.wrappers import MAX_WRAPPERS, wrapper_of
+from acp_agent.text import lazy_regex
 
 if TYPE_CHECKING:  # they load the parser
     from tree_sitter import Node
@@ -49,6 +51,10 @@ _SILENT = frozenset(
 """Commands that print nothing if they succeed."""
 
 _SILENT_UNLESS_VERBOSE = frozenset(("cp", "ln", "mkdir", "mv", "rm", "rmdir"))
+_IN_PLACE = {"sed": lazy_regex(r"-[nErsuz]*i|--in-place"), "perl": lazy_regex(r"-[pnlawE0]*i")}
+"""The options with which these commands write into their files, and print nothing."""
+_QUIET = frozenset(("-q", "--quiet"))
+_ADDING = frozenset(("--", "-A", "-u", "--all", "--update"))
 _SPEAKING_WRAPPERS = frozenset(("script", "strace", "ltrace", "time", "valgrind", "watch"))
 """Wrappers that print text of their own, which a filter rule for the inner command must not remove."""
 
@@ -210,6 +216,12 @@ def _is_silent(words: tuple[str, ...]) -> bool:
     name, *arguments = words
     if name in ("source", "."):  # a script may print, but these only set variables
         return bool(arguments) and arguments[0].endswith(("/activate", "env"))
+    if name in _IN_PLACE:
+        options = takewhile(lambda word: word[:1] == "-", arguments)
+        return any(_IN_PLACE[name].match(word) for word in options)
+    if name == "git":
+        adds = arguments[:1] == ["add"] and all(word[:1] != "-" or word in _ADDING for word in arguments)
+        return adds or not _QUIET.isdisjoint(arguments)
     if name in _SILENT_UNLESS_VERBOSE:
         return not any(word == "--verbose" or (word[:1] == "-" != word[1:2] and "v" in word) for word in arguments)
     return name in _SILENT

@@ -69,6 +69,9 @@ def test_a_wrapper_is_peeled_unless_it_adds_words_of_its_own(text: str, printing
         "declare -x A=1; unset B; make",
         "true && make || exit 1",
         "test -d x || mkdir x; make",
+        "sed -i -e s/a/b/ x.c && sed -Ei.bak s/c/d/ x.c && sed -n --in-place p x.c; make",
+        "perl -pi -e s/a/b/ x.c; perl -i.bak -pe s/a/b/ x.c; make",
+        "git stash -q; git -C sub commit --quiet -m x; git add -A; make; git stash pop -q",
     ],
 )
 def test_a_silent_command_is_left_out(text: str) -> None:
@@ -76,7 +79,12 @@ def test_a_silent_command_is_left_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", ["cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "source", "pushd x"]
+    "first",
+    [
+        *("cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "source", "pushd x"),
+        *("sed -e s/i/j/ x", "sed", "perl -ne print x", "perl x.pl -i", "git add -v x", "git add -n x"),
+        *("git stash", "git log -n 3"),
+    ],
 )
 def test_a_command_that_may_print_is_not(first: str) -> None:
     assert printing_commands(ShellText(f"{first}; make")) == (first, "make")
