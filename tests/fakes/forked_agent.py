@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -25,25 +26,41 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 @cache
 def start_fork_server() -> str:
-    """Start this test process's fork server, once, and return its socket. It ends with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="acp-fork-")
-    path = os.path.join(folder.name, "agents")
-    with _orphans_left_alone():
+    """Return the socket of the fork server. The first worker of the test run that needs it starts it.
+
+    It ends when the last of them does: each holds an end of the pipe that is its standard input.
+    """
+    folder = _folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path, alive = folder / "agents", folder / "alive"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not alive.exists():
+            os.mkfifo(alive)
+        held = os.open(alive, os.O_RDWR)  # for writing alone it would wait for the server
+        if not path.exists():
+            _start(str(path), str(alive))
+    atexit.register(os.close, held)
+    return str(path)
+
+
+def _folder() -> Path:
+    """Return a folder that the workers of a test run have in common."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    return Path(tempfile.gettempdir(), f"acp-fork-{run}") if run else Path(tempfile.mkdtemp(prefix="acp-fork-"))
+
+
+def _start(path: str, alive: str) -> None:
+    with _orphans_left_alone(), open(alive, "rb") as reading:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.fakes.fork_server", path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            stdin=reading, stdout=subprocess.PIPE, start_new_session=True,
             cwd=Path(__file__).parents[2], env={**os.environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"},
         )  # fmt: skip
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n", "the fork server did not start"
+        with process.stdout:
+            assert process.stdout.readline() == b"ready\n", "the fork server did not start"
         process.wait()  # the server itself is nobody's child
-
-    def end() -> None:
-        process.communicate()  # closes the server's input, and reads until it is gone
-        folder.cleanup()
-
-    atexit.register(end)
-    return path
 
 
 @contextmanager
