@@ -54,6 +54,10 @@ _SILENT_UNLESS_VERBOSE = frozenset(("cp", "ln", "mkdir", "mv", "rm", "rmdir"))
 _IN_PLACE = {"sed": lazy_regex(r"-[nErsuz]*i|--in-place"), "perl": lazy_regex(r"-[pnlawE0]*i")}
 """The options with which these commands write into their files, and print nothing."""
 _QUIET = frozenset(("-q", "--quiet"))
+_QUIET_IN_GIT = frozenset(
+    ("checkout", "clone", "commit", "fetch", "init", "merge", "pull", "push", "rebase", "reset", "stash", "switch")
+)
+"""Commands of git that print nothing with `--quiet`. `log` and `show` do."""
 _ADDING = frozenset(("--", "-A", "-u", "--all", "--update"))
 _SPEAKING_WRAPPERS = frozenset(("script", "strace", "ltrace", "time", "valgrind", "watch"))
 """Wrappers that print text of their own, which a filter rule for the inner command must not remove."""
@@ -220,8 +224,9 @@ def _is_silent(words: tuple[str, ...]) -> bool:
         options = takewhile(lambda word: word[:1] == "-", arguments)
         return any(_IN_PLACE[name].match(word) for word in options)
     if name == "git":
-        adds = arguments[:1] == ["add"] and all(word[:1] != "-" or word in _ADDING for word in arguments)
-        return adds or not _QUIET.isdisjoint(arguments)
+        if arguments[:1] == ["add"]:
+            return all(word[:1] != "-" or word in _ADDING for word in arguments)
+        return not (_QUIET.isdisjoint(arguments) or _QUIET_IN_GIT.isdisjoint(arguments))
     if name in _SILENT_UNLESS_VERBOSE:
         return not any(word == "--verbose" or (word[:1] == "-" != word[1:2] and "v" in word) for word in arguments)
     return name in _SILENT
