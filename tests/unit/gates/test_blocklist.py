@@ -200,6 +200,7 @@ def test_a_here_document_may_end_at_a_number():
         "x='$(sudo ls)'; echo a >&\"$x\"",
         "echo a >&'\"/dev/sda\"'",
         "echo a >&'/dev/s\\\nda'",
+        "x=/dev/sda; echo a >&'$x'",
     ],
 )
 def test_what_bash_finds_when_it_expands_a_target_again_is_refused(text: str):
