@@ -185,8 +185,8 @@ class Survey(NamedTuple):
     hazards      dangers that are not a single command (a fork bomb, decoded text piped into a shell)
     damage       why it may contain more commands (a syntax error, bytes that the parser skipped); empty if it does not
     unread       why it was not read to the end (too long, too deep, too slow); empty if it was
-    ahead        the commands that loops and the like may run with each line that they read. Not all of them are known,
-                 so they are only good for a refusal
+    ahead        the commands that loops and the like may run with each line that they read. They can only justify a
+                 refusal, since not all of them are known
     """
 
     commands: tuple[Command, ...] = ()

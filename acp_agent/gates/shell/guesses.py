@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import dropwhile
 
 from acp_agent.gates.shell.command import CUT, Redirection
-from acp_agent.gates.shell.lines import ARRAY_READERS, ReadLines
-from acp_agent.gates.shell.options import option_texts, tables
+from acp_agent.gates.shell.lines import ARRAY_READERS, ReadLines, options_of, variable_of
+from acp_agent.gates.shell.options import tables
 from acp_agent.gates.shell.words import (
     MAX_SHIFTS,
     MAX_SPREAD,
@@ -29,6 +29,7 @@ from acp_agent.text import lazy_regex
 
 _SEPARATOR = re.compile(r"[\s;&|]+")
 _BLANKS = " \t\n"
+_FILLED = re.compile("%s")
 _ECHO_OPTION = lazy_regex(r"-[neE]+")
 _QUOTES = str.maketrans("", "", "'\"")
 _READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
@@ -142,7 +143,7 @@ class Guesses:
 
     def unset(self, *names: str) -> None:
         """Note that variables or elements of arrays (`x[0]`) were unset. Unknown variables stay unknown."""
-        for name in (each.partition("[")[0] for each in names):
+        for name in map(variable_of, names):
             if name in self.known:
                 self.learn(name, [""])
 
@@ -193,7 +194,7 @@ class Guesses:
         match name:
             case "printf" if variable := printed_into(args):
                 words = args[2:] if args[0] == "-v" else args[1:]
-                self.learn(variable, [filled(words), "".join(words[1:]), *words])
+                self.learn(variable_of(variable), [filled(words), "".join(words[1:]), *words])
             case "set":
                 self.give(words_set(args))
             case "shift":
@@ -209,9 +210,9 @@ class Guesses:
                 more = {**dict.fromkeys(map(kept, lines)), **read}
                 read = more if len(more) <= MAX_VALUES else read
                 values = [*read][: MAX_VALUES + 1]  # one too many marks the text as unread
-                for word in args if any(map(str.isidentifier, args)) else ("REPLY", "MAPFILE"):
-                    if word.isidentifier():
-                        self.learn(word, values)
+                names = [*filter(str.isidentifier, map(variable_of, args))]
+                for variable in names or ("REPLY", "MAPFILE"):
+                    self.learn(variable, values)
             case _ if name in _DECLARERS:
                 words = _SEPARATOR.split(" ".join(args).translate(_QUOTES)) if name == "eval" else args
                 for variable, equals, value in (word.partition("=") for word in words):
@@ -222,7 +223,7 @@ class Guesses:
                 pass
 
     def _take_lines(self, candidate: Candidate, argv: tuple[str, ...], read: str) -> None:
-        """Note what a command puts into variables that reads known lines, or splits its input in a way of its own."""
+        """Note the variables that a call of `read` or `mapfile` sets from known lines, or by splitting its input."""
         if argv[0] not in _READERS_OF_INPUT:
             return
         lines = self.lines
@@ -231,7 +232,7 @@ class Guesses:
         if lines is None or candidate.stdin:
             if lines is not None:
                 lines.give_back(candidate)
-            elif marks == _BLANKS and not option_texts(frozenset(("-d",)), argv[1:]):
+            elif marks == _BLANKS and "d" not in options_of(argv)[0]:
                 return  # each word is among the values already
             lines = ReadLines(read)
         for name, values in lines.take(candidate, argv, marks).items():
@@ -342,7 +343,9 @@ def printed_by(argv: tuple[str, ...]) -> list[str]:
 
 def filled(words: tuple[str, ...]) -> str:
     """Return what printf prints for a format and its words, if each is filled in by `%s`."""
-    text = words[0] if words else ""
-    for word in words[1:]:
-        text = text.replace("%s", word, 1)
+    text, *rest = words or ("",)
+    if (count := text.count("%s")) and rest:
+        # It prints the format again while words are left.
+        rounds, given = min(-(-len(rest) // count), 1 + MAX_FED_TEXT // len(text)), iter(rest)
+        text = _FILLED.sub(lambda _: next(given, ""), text * rounds)
     return ansi_c(text) if "\\" in text else text

@@ -35,16 +35,13 @@ class ReadingText:
 class ReadLines:
     """What is left of a text while the commands of a loop read it.
 
-    The loop is read as if it ran once. `skip` is the number of lines that its earlier rounds took.
-
-    total   how many lines there are, once a command has read one
+    left     what the next command reads
+    behind   what was left after the first command, where the next round of the loop begins; None if nothing was read
     """
 
     left: str
-    skip: int = 0
-    total: int = 1
-    _started: bool = False
-    _before: str = ""
+    behind: str | None = None
+    _before: tuple[str, str | None] = "", None
     _reader: object = None
     _taken: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
@@ -55,29 +52,26 @@ class ReadLines:
         marks    the value of IFS
         """
         if reader is not self._reader:
-            self._reader, self._before = reader, self.left
+            self._reader, self._before = reader, (self.left, self.behind)
             self._taken = self._mapped(argv) if argv[0] in ARRAY_READERS else self._read(argv, marks)
+            self.behind = self.left if self.behind is None else self.behind
         return self._taken
 
     def give_back(self, reader: object) -> None:
         """Put back what a call has read, because it turns out to have an input of its own."""
         if reader is self._reader:
-            self.left, self._reader = self._before, None
+            (self.left, self.behind), self._reader = self._before, None
 
     def _mapped(self, argv: tuple[str, ...]) -> dict[str, list[str]]:
-        _, names = _options(argv)
-        lines = self.left.splitlines()
+        options, names = options_of(argv)
+        delimiter = _delimiter(options)
+        lines = self.left.removesuffix(delimiter).split(delimiter)
         self.left = ""
         return {(names or ["MAPFILE"])[0]: [" ".join(lines), *lines]}
 
     def _read(self, argv: tuple[str, ...], marks: str) -> dict[str, list[str]]:
-        options, names = _options(argv)
-        delimiter = (options.get("d", "\n") or "\0")[0]
-        line, size = self._line(delimiter), options.get("n") or options.get("N") or ""
-        if size.isdecimal():
-            end, rest = int(size[:9]), f"{line}{delimiter}{self.left}"
-            line = rest[:end] if "N" in options else line[:end]
-            self.left = rest[len(line) + (len(line) < end) :]
+        options, names = options_of(argv)
+        line = self._part(options)
         line = line if "r" in options else _ESCAPE.sub(_escaped, line)
         if "a" in options:
             words = [*map(_plain, _fields(line, len(line) + 1, marks))]
@@ -87,15 +81,19 @@ class ReadLines:
         values = [*map(_plain, [line] if "N" in options else _fields(line, len(names), marks))]
         return {name: [value] for name, value in zip(names, values + [""] * len(names), strict=False)}
 
-    def _line(self, delimiter: str) -> str:
-        """Take the next line."""
-        if not self._started:
-            self._started = True
-            self.total = self.left.rstrip(delimiter).count(delimiter) + 1
-            for _ in range(self.skip):
-                self.left = self.left.partition(delimiter)[2]
-        line, _, self.left = self.left.partition(delimiter)
+    def _part(self, options: Mapping[str, str]) -> str:
+        """Take the next line, or only as many characters as `-n` or `-N` says."""
+        size = options.get("n") or options.get("N") or ""
+        most = int(size[:9]) if size.isdecimal() else None
+        line, _, rest = self.left.partition(_delimiter(options))
+        if most is not None and ("N" in options or len(line) >= most):
+            line, rest = self.left[:most], self.left[most:]
+        self.left = rest
         return line
+
+
+def _delimiter(options: Mapping[str, str]) -> str:
+    return (options.get("d", "\n") or "\0")[0]
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -104,14 +102,13 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    return (
-        text
-        if text.isascii()
-        else "".join(chr(ord(char) - _ESCAPED) if char >= chr(_ESCAPED) else char for char in text)
-    )
+    """Return a text with the characters in place of the marks of `_escaped`."""
+    if text.isascii():
+        return text
+    return "".join(chr(ord(char) - _ESCAPED) if char >= chr(_ESCAPED) else char for char in text)
 
 
-def _options(argv: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+def options_of(argv: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """Return the options of a call by their letters, with their values, and the names of its variables."""
     found, valued, words = dict[str, str](), _VALUED[argv[0]], list(argv[1:])
     while words and words[0][:1] == "-" and words[0] != "-":
@@ -123,7 +120,12 @@ def _options(argv: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
             if letter in valued:
                 found[letter] = word[at:] or (words.pop(0) if words else "")
                 break
-    return found, [word for word in words if word.isidentifier()]
+    return found, list(filter(str.isidentifier, map(variable_of, words)))
+
+
+def variable_of(word: str) -> str:
+    """Return the variable of a word that names it, or an element of it: `x` for `x[0]`."""
+    return word.partition("[")[0]
 
 
 def _fields(line: str, count: int, marks: str) -> list[str]:

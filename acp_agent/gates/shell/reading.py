@@ -90,7 +90,8 @@ _DECODERS = {
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
 _OFFSET = lazy_regex(r"(\$\{\w+:(?:(?: -)?\w*:)?)[ \t]*\$(?:(\w+)|\{(\w+)\})")
-_TOGGLED = lazy_regex(r"\$\{\w+~~?\}")
+_TOGGLED = lazy_regex(r"\$\{\w+~~?[^{}]*\}")
+_TIMED = lazy_regex(r"(?:\btime\b(?:[ \t]+-p)?|!)[ \t]+(?=(?:while|until|for|if|case|select)\b|[({])")
 _CONTINUATION = lazy_regex(r"\\\r?\n")
 _NEEDLESS = lazy_regex(r"(?<!<)(?<!<-)(?<!< )\\([A-Za-z0-9_./-])")  # behind `<<` it quotes a here-document
 _SINGLE_QUOTED = lazy_regex(r"\\.|'[^']*'", re.DOTALL)
@@ -185,15 +186,13 @@ def _ahead(readers: list[tuple[ReadingText, Guesses, int]], findings: _Findings)
     more, found, seen = _Findings(findings.parses, ahead=True), dict[Command, None](), set[tuple[str, str]]()
     for _ in range(MAX_NESTED):
         for reader, guesses, depth in readers:
-            skip, total = 0, 1
-            if (reader.text, reader.given) in seen:
-                continue
+            left = "" if (reader.text, reader.given) in seen else reader.given
             seen.add((reader.text, reader.given))
-            while skip < total and more.found < MAX_AHEAD and more.readings < MAX_READINGS:
-                lines = ReadLines(reader.given, skip)
+            while left.strip() and more.found < MAX_AHEAD and more.readings < MAX_READINGS:
+                lines = ReadLines(left)
                 inside = Guesses(dict(reader.known), dict(guesses.files), dict(guesses.functions), guesses.arguments)
                 found.update(dict.fromkeys(_survey(reader.text, more, replace(inside, lines=lines), depth)))
-                skip, total = skip + 1, lines.total
+                left = "" if lines.behind in (None, left) else lines.behind
         readers, more.readers = more.readers, []
     findings.hazards += more.hazards
     return tuple(found)
@@ -332,7 +331,7 @@ def _lacks_words(argv: tuple[str, ...]) -> bool:
 class _Inside:
     """A reader of the texts inside a text at `depth`, with the values of its `guesses`.
 
-    made   what texts and calls were found to run, with the number of commands: many of them are alike
+    made   the commands that each text and each call runs, with their number, since many are equal
     """
 
     findings: _Findings
@@ -462,9 +461,10 @@ def spellings(text: str) -> tuple[str, ...]:
     """
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # The parser takes `{fd}` for a word, and a lone $ and the word on the next line for a variable. It cannot read
-    # `${x:$n}` and `${x~~}`. The letters that the latter changes are lower ones in the name of each blocked program.
-    strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
+    # The parser takes `{fd}` for a word, a lone $ and the word on the next line for a variable, and the loop in
+    # `time while ...` for a command. It cannot read `${x:$n}` and `${x~~}`. The letters that the latter changes are
+    # lower ones in the name of each blocked program.
+    strange = _TIMED.sub("", _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">"))
     if "${" in strange:
         strange = _TOGGLED.sub(lambda match: match[0].replace("~", ","), strange)
         strange = _OFFSET.sub(r"\1\2\3", _OFFSET.sub(r"\1\2\3", strange))  # the offset, then the length

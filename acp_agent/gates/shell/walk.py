@@ -65,6 +65,7 @@ class Walk:
     _unseen: list[Unseen] = field(default_factory=list[Unseen])
     _texts: int = 0
     _input: str = ""
+    _printed: str = ""  # by the last substitution
     _operator: str = ""
     _left: bool = False
     _scopes: tuple[str, ...] = ()
@@ -225,9 +226,9 @@ class Walk:
         reads = any(each.type == ">(" for each in node.children[:1])  # what the outer command prints
         operator, self._operator, fed = self._operator, "|" if reads else "", self.guesses.fed
         self._scoped("(", node, depth)
-        self._operator = operator
+        self._operator, self._printed = operator, self.guesses.fed.removeprefix(fed)
         if node.type == "process_substitution":  # its words stand for a file with what it prints
-            self.guesses.write(OUTPUT, self.guesses.fed.removeprefix(fed))
+            self.guesses.write(OUTPUT, self._printed)
 
     def _redirected(self, node: Node, depth: int) -> None:
         """Visit a statement and its redirections, which belong to the last command in it."""
@@ -276,9 +277,11 @@ class Walk:
                 self.constructs.add(Construct.HERE_STRING)
                 words = [pieces(self.parsed, child) for child in node.children if child.type in _WORDS]
                 candidate.feed("".join(f"{' '.join(form)}\n" for form in self.guesses.forms(*words)))
-                self.guesses.feed(candidate.stdin)
+                self._printed = ""
                 for child in node.children:
                     self._inside(child, depth + 1)
+                candidate.feed(self._printed and f"{self._printed}\n")
+                self.guesses.feed(candidate.stdin)
             case _:
                 self._file(candidate, node, depth)
 

@@ -16,6 +16,7 @@ from tests.sizes import sized
 _CALLS = (
     *("read a", "read a b", "read a b c", "read -r a b", "read -ra a", "read -d , a b", "read -rd '' a"),
     *("read -n 3 a", "read -N4 a b", "read -r", "read -p x -r a b", "mapfile -t a", "read -- a b"),
+    *("mapfile -td , a", "read -rn 1 a", "read -n 2 -d x a"),
 )
 _MARKS = (" \t\n", ":", ",", ": ", ",:", "", "x")
 
@@ -115,6 +116,19 @@ LINES = "ls\nrm -rf /"
         "getopts a: o -a sudo; v=$OPTARG; $v ls",
         "a=('rm -rf /' ls); for x in \"${a[@]}\"; do $x; done",
         "set -- 'rm -rf /' ls; for x in \"$@\"; do $x; done",
+        f"time while read l; do $l; done <<E\n{LINES}\nE",
+        f"time -p until ! read l; do $l; done <<E\n{LINES}\nE",
+        f"! {{ read l; read l; $l; }} <<E\n{LINES}\nE",
+        f"while read a[0]; do ${{a[0]}}; done <<E\n{LINES}\nE",
+        "read 'a[1]' <<< sudo; ${a[1]} ls",
+        "printf -v 'a[0]' sudo; ${a[0]} ls",
+        "mapfile -td , a <<< 'x,sudo ls,y'; for x in \"${a[@]}\"; do $x; done",
+        "readarray -t -d ';' a <<< 'x;sudo ls;y'; for x in \"${a[@]}\"; do $x; done",
+        "mapfile -d: a <<< 'x:sudo ls'; for x in \"${a[@]}\"; do $x; done",
+        "while read -rN4 c; do $c ls; done <<< xxxxsudo",
+        "while read -r -n 4 c; do $c ls; done <<< xxxxsudo",
+        "while read l; do $l; done <<< \"$(printf 'ls\\nsudo ls')\"",
+        "while read -rd '' c; do $c ls; done < <(printf '%s\\0' x sudo)",
     ],
 )
 def test_each_line_that_is_read_may_be_run(text: str):
