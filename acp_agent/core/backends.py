@@ -284,10 +284,13 @@ class CommandRequest:
 class CommandOutcome:
     """The end of a command.
 
-    output      both streams in the order of arrival, for the model; head and tail if they exceed the request's limit
-    stdout      one stream; head and tail if it exceeds the request's limit for that. Only `output` says `truncated`
-    exit_code   None if unknown; 128 + n if killed by signal n; 124 on timeout
-    signal      a name such as "SIGKILL", or None
+    output           both streams in the order of arrival, for the model; head and tail if they exceed the request's
+                     limit
+    stdout           one stream; head and tail if it exceeds the request's limit for one. `truncated` ignores it
+    exit_code        None if unknown; 128 + n if killed by signal n; 124 on timeout
+    signal           a name such as "SIGKILL", or None
+    truncated        whether a part of `output` is missing
+    beginning_lost   whether the missing part is the beginning
     """
 
     output: str
@@ -296,6 +299,7 @@ class CommandOutcome:
     exit_code: int | None
     signal: str | None = None
     truncated: bool = False
+    beginning_lost: bool = False
     timed_out: bool = False
     timeout: float | None = None
 

@@ -473,13 +473,15 @@ class EditorCommand:
         try:
             read = await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
             answer = wire.terminal_output(read)
-            text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
+            truncated = beginning_lost = answer.truncated
+            text = _whole_words(answer.output) if truncated else answer.output
             if exit_code is None and signal_name is None and answer.exit_status is not None:
                 exit_code, signal_name = answer.exit_status.exit_code, answer.exit_status.signal
             if self._seen:  # the end of a secret may be missing, and nobody would recognise its beginning
                 await self._hand_over(_delta(self._seen, answer.output))
         except RpcError as error:
-            text, truncated = _ended_words(_whole_words(self._seen) if self._seen_is_cut else self._seen), True
+            truncated, beginning_lost = True, self._seen_is_cut
+            text = _ended_words(_whole_words(self._seen) if beginning_lost else self._seen)
             self._note += f"\n[the editor did not give the output: {visible(error.message)}]\n"
         output = text.replace("\r\n", "\n") + self._note  # some editors run terminals on a pty
         return CommandOutcome(
@@ -489,6 +491,7 @@ class EditorCommand:
             exit_code=exit_code if signal_name is None else _signalled(signal_name),
             signal=signal_name and title(signal_name),
             truncated=truncated,
+            beginning_lost=beginning_lost,
         )
 
 

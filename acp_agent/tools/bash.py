@@ -202,8 +202,7 @@ def _result(outcome: CommandOutcome, longest: float, stopped: StoppedBySandbox |
     """
     code = outcome.exit_code
     failure = _failure(outcome, longest, stopped) if code != 0 or outcome.timed_out else None
-    # Local output says where its middle is left out.
-    lost = ": the editor kept only its end" if place == _EDITOR else ""
+    lost = ": the editor kept only its end" if outcome.beginning_lost else ""
     ending = [f"[output truncated{lost}]"] if outcome.truncated else []
     if code != 0:
         killed = f", killed by {outcome.signal}" if outcome.signal else ""

@@ -28,6 +28,7 @@ class Script:
     output: str | None = None
     chunks: tuple[str, ...] | None = None
     truncated: bool = False
+    beginning_lost: bool = False
     timed_out: bool = False
     timeout: float | None = None
     terminal_id: str | None = None
@@ -44,6 +45,7 @@ class Script:
             exit_code=124 if self.timed_out else self.exit_code,
             signal=self.signal,
             truncated=self.truncated,
+            beginning_lost=self.beginning_lost,
             timed_out=self.timed_out,
             timeout=self.timeout,
         )

@@ -80,7 +80,8 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
     async with editor(**{**HAPPY, "terminal_create": create}) as editing:
         outcome = await run(editing, tmp_path)
         await settled(editing, 4)
-    assert (outcome.output, outcome.exit_code, outcome.truncated) == ("a\nb\n", 3, True)
+    assert (outcome.output, outcome.exit_code) == ("a\nb\n", 3)
+    assert (outcome.truncated, outcome.beginning_lost) == (True, True)
     assert editing.methods[:2] == ["terminal/create", "terminal/wait_for_exit"]
     assert editing.methods[2:] == ["terminal/output", "terminal/release"]
     create_params = editing.requests[0][1]
@@ -650,7 +651,7 @@ async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, 
         command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
         outcome = await command.wait(seen)
         await command.release()
-    assert (outcome.exit_code, outcome.timed_out, outcome.truncated) == (3, False, True)
+    assert (outcome.exit_code, outcome.timed_out, outcome.truncated, outcome.beginning_lost) == (3, False, True, False)
     assert outcome.output.startswith("seen\n\n[the editor did not give the output: ")
 
 
@@ -675,6 +676,7 @@ async def test_half_a_secret_with_which_a_cut_output_began_is_left_out_when_the_
             outcome = await command.wait(seen)
             await command.release()
         assert outcome.output == "the rest\n\n[the editor did not give the output: no]\n"
+        assert outcome.beginning_lost
 
 
 async def test_output_that_nobody_takes_does_not_replace_how_the_command_ended(

@@ -205,9 +205,16 @@ async def test_the_model_is_told_when_output_is_missing():
 
 async def test_the_model_is_told_that_the_editor_lost_the_beginning():
     bench = Workbench()
-    bench.command("yes", Script(stdout="y\ny\n", truncated=True, terminal_id="term-1"))
+    bench.command("yes", Script(stdout="y\ny\n", truncated=True, beginning_lost=True, terminal_id="term-1"))
 
     assert model(await bench.run("bash", command="yes")) == "y\ny\n[output truncated: the editor kept only its end]"
+
+
+async def test_the_model_is_not_told_that_the_beginning_is_lost_where_the_end_is():
+    bench = Workbench()
+    bench.command("yes", Script(stdout="y\ny\n", truncated=True, terminal_id="term-1"))
+
+    assert model(await bench.run("bash", command="yes")) == "y\ny\n[output truncated]"
 
 
 async def test_the_editors_terminal_is_announced_before_any_output():
