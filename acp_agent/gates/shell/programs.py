@@ -222,15 +222,18 @@ def prefix(command: Command) -> tuple[str, ...]:
     return words if all(map(_PREFIX_WORD.fullmatch, words)) else ()
 
 
-@lru_cache(64)
 def only_reads(command: Command) -> bool:
     """Return whether a command, with all that it starts, is proven to change nothing and to reach no host.
 
-    The last answers are remembered, since several gates ask about each command of a call. Which files it reads is for
-    the gates to judge: its paths may lead out of the roots or to secrets.
+    Which files it reads is for the gates to judge: its paths may lead out of the roots or to secrets.
     """
+    return not command.stdin and _only_reads(command)  # so that no long here-document is kept in the cache
+
+
+@lru_cache(64)  # several gates ask about each command of a call
+def _only_reads(command: Command) -> bool:
     table, name = program_table(), command.name
-    if not (name and command.standard) or command.unclear or command.stdin:
+    if not (name and command.standard) or command.unclear:
         return False
     if (command.assignments or command.redirections) and not _leaves_no_trace(command):
         return False

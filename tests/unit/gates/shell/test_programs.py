@@ -344,3 +344,13 @@ def test_no_regular_expression_of_the_tables_is_slow():
 
 def test_an_empty_sed_script_does_nothing():
     assert sed_asks(("-e", "", "file")) == ""
+
+
+def test_whether_a_command_only_reads_is_remembered_but_no_text_that_it_is_given():
+    asked = programs._only_reads.cache_info
+    before = asked()
+    assert not programs.only_reads(Command(("cat",), stdin="a here-document\n"))
+    assert asked() == before
+    command = Command(("cat", "a file that no other test names"))
+    assert (programs.only_reads(command), programs.only_reads(command)) == (True, True)
+    assert (asked().misses, asked().hits) == (before.misses + 1, before.hits + 1)
