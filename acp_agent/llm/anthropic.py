@@ -10,7 +10,7 @@ the history.
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -35,9 +35,11 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import (
     ModelEndpoint,
+    RequestWriter,
+    Written,
     as_count,
     as_object,
     as_text,
@@ -46,7 +48,9 @@ from acp_agent.llm.endpoint import (
     thought_digests,
     tool_use,
     without_thoughts,
-    write,
+    write_all,
+    write_array,
+    write_body,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -197,18 +201,35 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
     return None
 
 
-_CACHE: Final[JsonObject] = {"type": "ephemeral"}
+_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+"""The end of a marked block or tool, in place of its bracket."""
+_NEXT: Final = {role: b']},{"role":"%s","content":[' % role.value.encode() for role in Role}
+"""What ends a message and begins one of this role."""
 _CACHEABLE: Final = frozenset({"text", "image", "tool_use", "tool_result"})
 _DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def request_body(endpoint: ModelEndpoint, request: ModelRequest) -> JsonObject:
+def request_writer(endpoint: ModelEndpoint, refused: frozenset[str] = frozenset()) -> RequestWriter:
+    """Return what writes the long parts of the requests. `refused` are the digests of thoughts that are left out."""
+    return RequestWriter(endpoint, lambda message: write_all(_blocks(endpoint, refused, message)), _tool)
+
+
+def request_body(
+    endpoint: ModelEndpoint,
+    request: ModelRequest,
+    refused: frozenset[str] = frozenset(),
+    writer: RequestWriter | None = None,
+) -> bytes:
     """Return the body of POST /v1/messages, streaming.
 
     Cache marks stand on the system prompt, the last tool and the last block; the API allows four.
+
+    refused   digests of thoughts that are left out
+    writer    keeps what it has written for earlier requests with the same `refused`
     """
-    body: JsonObject = {
+    writer = writer or request_writer(endpoint, refused)
+    body: dict[str, Json | Written] = {
         "model": endpoint.model,
         "max_tokens": request.max_tokens or endpoint.max_tokens or _DEFAULT_MAX_TOKENS,
         "stream": True,
@@ -217,35 +238,39 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest) -> JsonObject:
         # Without `display` newer models send empty thoughts and stay silent between tool calls.
         body["thinking"] = {"type": "adaptive", "display": "summarized"}
     if request.system.strip():
-        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
+        body["system"] = (b'[{"type":"text","text":', writer.system(request.system), _MARK, b"]")
     if request.tools:
-        tools: list[JsonObject] = [
-            {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
-            for spec in request.tools
-        ]
-        tools[-1]["cache_control"] = _CACHE
-        body["tools"] = [*tools]
-    messages = _messages(endpoint.maker, endpoint.fit_images(request.messages))
-    _mark_last_block(messages)
-    body["messages"] = messages
-    return {**body, **endpoint.extra_body}
+        *others, last = writer.tools(request.tools)
+        body["tools"] = write_array([*others, last[:-1] + _MARK])
+    history = writer.fit_images(request.messages)
+    written = writer.messages(history)
+    for at in reversed(range(len(history))):
+        if marked := _marked(written[at], _blocks(endpoint, refused, history[at])):
+            written[at] = marked
+            break
+    body["messages"] = _joined(history, written)
+    return write_body({**body, **endpoint.extra_body})
 
 
-def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
+def _tool(spec: ToolSpec) -> JsonObject:
+    return {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+
+
+def _joined(history: Sequence[Message], written: Sequence[bytes]) -> Written:
     """Return the messages that have a block. Neighbours of one role are joined, as the API would join them."""
-    merged: list[tuple[Role, list[JsonObject]]] = []
-    for message in history:
-        parts = sorted(
-            message.parts, key=lambda part: not isinstance(part, ToolResultPart)
-        )  # the API wants results first
-        blocks = [block for part in parts if (block := _block(maker, part)) is not None]
-        if not blocks:
-            continue
-        if merged and merged[-1][0] is message.role:
-            merged[-1][1].extend(blocks)
-        else:
-            merged.append((message.role, blocks))
-    return [{"role": role.value, "content": [*blocks]} for role, blocks in merged]
+    pieces: list[bytes] = []
+    role: Role | None = None
+    for message, blocks in zip(history, written, strict=True):
+        if blocks:
+            pieces += b"," if message.role is role else _NEXT[message.role], blocks
+            role = message.role
+    return (b"[", pieces[0].removeprefix(b"]},"), *pieces[1:], b"]}]") if pieces else (b"[]",)
+
+
+def _blocks(endpoint: ModelEndpoint, refused: frozenset[str], message: Message) -> list[JsonObject]:
+    """Return the blocks of a message, results first, as the API wants them."""
+    parts = sorted(without_thoughts(message, refused).parts, key=lambda part: not isinstance(part, ToolResultPart))
+    return [block for part in parts if (block := _block(endpoint.maker, part)) is not None]
 
 
 def _block(maker: str, part: Part) -> JsonObject | None:
@@ -293,18 +318,17 @@ def _id(model_id: str) -> str:
     return fit if fit == model_id else f"{fit}_{hashlib.sha256(model_id.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def _mark_last_block(messages: list[Json]) -> None:
-    """Put the moving cache mark on the last block that may carry one."""
-    for message in reversed(messages):
-        assert isinstance(message, dict)
-        content = message["content"]
-        assert isinstance(content, list)
-        for position in range(len(content) - 1, -1, -1):
-            block = content[position]
-            if isinstance(block, dict) and block.get("type") in _CACHEABLE:
-                # A copy, because the block may belong to the history.
-                content[position] = {**block, "cache_control": _CACHE}
-                return
+def _marked(written: bytes, blocks: Sequence[JsonObject]) -> bytes:
+    """Return the blocks of a message with the moving cache mark on the last that may carry one; b"" if none may.
+
+    written   the JSON of `blocks`
+    """
+    for at in reversed(range(len(blocks))):
+        if blocks[at].get("type") in _CACHEABLE:
+            behind = write_all(blocks[at + 1 :])
+            end = len(written) - len(behind) - bool(behind)  # there is a comma before what is behind
+            return b"".join((written[: end - 1], _MARK, written[end:]))
+    return b""
 
 
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
@@ -318,6 +342,7 @@ class AnthropicProvider(HttpProvider):
         super().__init__(endpoint, http)
         self._headers = anthropic_headers(endpoint)
         self._refused: frozenset[str] = frozenset()  # digests of thoughts that the API would refuse again
+        self._writer = request_writer(endpoint)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -354,7 +379,7 @@ class AnthropicProvider(HttpProvider):
         return () if delta is None else (delta,)
 
     def _body(self, request: ModelRequest) -> bytes:
-        return write(request_body(self._endpoint, without_thoughts(request, self._refused)))
+        return request_body(self._endpoint, request, self._refused, self._writer)
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
         """Remember the thoughts that the API refuses. Return False if the error is not about new ones.
@@ -366,4 +391,5 @@ class AnthropicProvider(HttpProvider):
         if error.status != 400 or not sent or not _THOUGHT_REFUSED.search(str(error)):
             return False
         self._refused |= sent
+        self._writer = request_writer(self._endpoint, self._refused)
         return True

@@ -6,11 +6,11 @@ import math
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import is_
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
@@ -80,11 +80,12 @@ class ModelEndpoint:
         shown: list[Message] = []
         for message in messages:
             parts: list[Part] = []
+            before = left_out
             for part in message.parts:
                 count = min(len(_images(part)), left_out)
                 left_out -= count
                 parts.append(_without(part, count, why))
-            shown.append(replace(message, parts=tuple(parts)))
+            shown.append(message if left_out == before else replace(message, parts=tuple(parts)))
         return shown
 
 
@@ -150,19 +151,17 @@ def thought_digests(request: "ModelRequest", *, opaque: bool) -> frozenset[str]:
     return frozenset(_digest(part) for part in parts if isinstance(part, kinds))
 
 
-def without_thoughts(request: "ModelRequest", unwanted: frozenset[str]) -> "ModelRequest":
-    """Return the request without the thoughts and opaque parts that have these digests."""
-    if not unwanted:
-        return request
-    messages: list[Message] = []
-    for message in request.messages:
-        left = (
-            part
-            for part in message.parts
-            if not isinstance(part, ThoughtPart | OpaquePart) or _digest(part) not in unwanted
-        )
-        messages.append(replace(message, parts=tuple(left)))
-    return replace(request, messages=tuple(messages))
+def without_thoughts(message: Message, unwanted: frozenset[str] | None) -> Message:
+    """Return the message without the thoughts and opaque parts that have these digests, or without any if None."""
+    if unwanted is not None and not unwanted:
+        return message
+    thoughts = (ThoughtPart, OpaquePart)
+    left = (
+        part
+        for part in message.parts
+        if not (isinstance(part, thoughts) and (unwanted is None or _digest(part) in unwanted))
+    )
+    return replace(message, parts=tuple(left))
 
 
 def _digest(part: ThoughtPart | OpaquePart) -> str:
@@ -192,30 +191,6 @@ def function_tool(spec: ToolSpec) -> JsonObject:
     """Return a tool as Chat Completions and Ollama take it."""
     function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}
-
-
-class _SameObject:
-    """A key of a cache for an object that cannot be hashed. It is equal only to a key of the same object."""
-
-    def __init__(self, value: JsonObject) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameObject) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-@lru_cache(maxsize=512)
-def _tool_bytes(name: str, description: str, parameters: _SameObject) -> bytes:
-    function: JsonObject = {"name": name, "description": description, "parameters": parameters.value}
-    return write({"type": "function", "function": function})
-
-
-def tool_bytes(spec: ToolSpec) -> bytes:
-    """Return the JSON of `function_tool`. Sessions share it, since their tools have the same parameters object."""
-    return _tool_bytes(spec.name, spec.description, _SameObject(spec.parameters))
 
 
 def arguments_text(use: ToolUsePart) -> str:
@@ -280,29 +255,73 @@ def read_arguments(raw: str) -> JsonObject | None:
         return None
 
 
-def write(value: JsonObject) -> bytes:
+def write(value: Json) -> bytes:
     """Return compact UTF-8, keys in the given order. The same value gives the same bytes, for prompt caching."""
     return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def write_all(values: Iterable[JsonObject]) -> bytes:
-    """Return several objects as `KeptJson` takes them."""
+    """Return several objects with commas between them."""
     return b",".join(map(write, values))
 
 
-class KeptJson(Generic[_Item]):
-    """A cache of the JSON of a list's items, such as a conversation's, from one request to the next.
+Written: TypeAlias = tuple[bytes, ...]
+"""JSON in pieces that are joined as they are."""
 
-    made   returns the JSON of an item, without brackets if it is several objects; may be empty
+
+def write_body(members: Mapping[str, Json | Written]) -> bytes:
+    """Return an object. Members that are written already stand last and are copied once, since they may be long.
+
+    members   with ASCII names for those that are written; at least one is not
     """
+    short: JsonObject = {name: value for name, value in members.items() if not isinstance(value, tuple)}
+    pieces = [write(short)[:-1]]
+    for name, value in members.items():
+        if isinstance(value, tuple):
+            pieces += b',"%s":' % name.encode(), *value
+    return b"".join((*pieces, b"}"))
+
+
+def write_array(items: Iterable[bytes]) -> Written:
+    """Return an array of items that are written already. Empty ones are left out."""
+    pieces = [piece for item in items if item for piece in (b",", item)]
+    return (b"[", *pieces[1:], b"]")
+
+
+class _SameTool:
+    """A key of a cache for a tool in one form. Tools are the same if their words and the parameters object are."""
+
+    def __init__(self, form: Callable[[ToolSpec], JsonObject], spec: ToolSpec) -> None:
+        self.form, self.spec = form, spec
+        self._is = form, spec.name, spec.description, id(spec.parameters)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameTool) and other._is == self._is
+
+    def __hash__(self) -> int:
+        return hash(self._is)
+
+
+@lru_cache(maxsize=512)
+def _tool_bytes(tool: _SameTool) -> bytes:
+    return write(tool.form(tool.spec))
+
+
+def tool_bytes(form: Callable[[ToolSpec], JsonObject], spec: ToolSpec) -> bytes:
+    """Return the JSON of `form(spec)`. Sessions share it, since their tools have the same parameters object."""
+    return _tool_bytes(_SameTool(form, spec))
+
+
+class _KeptJson(Generic[_Item]):
+    """A cache of the JSON of a list's items, such as a conversation's, from one request to the next."""
 
     def __init__(self, made: Callable[[_Item], bytes]) -> None:
         self._made = made
         self._items: tuple[_Item, ...] = ()
         self._written: list[bytes] = []  # of each item
 
-    def write(self, items: Iterable[_Item]) -> bytes:
-        """Return the list as JSON. Only items that are new since the last call are made and written."""
+    def each(self, items: Iterable[_Item]) -> list[bytes]:
+        """Return the JSON of each item. Only items that are new since the last call are written."""
         now = tuple(items)
         if begins_with(now, self._items):
             written = [*self._written, *map(self._made, now[len(self._items) :])]
@@ -310,7 +329,46 @@ class KeptJson(Generic[_Item]):
             before = dict(zip(map(id, self._items), self._written, strict=True))
             written = [before[id(item)] if id(item) in before else self._made(item) for item in now]
         self._items, self._written = now, written
-        return b"[%s]" % b",".join(filter(None, written))
+        return [*written]
+
+
+class RequestWriter:
+    """The JSON of the prompts, tools and messages of a model's requests, kept from one request to the next.
+
+    Only what is new is serialized, since a conversation may be long.
+
+    message   returns the JSON of a message, without brackets if it is several objects; may be empty
+    tool      returns a tool as the API takes it: a function of a module, since all sessions share the JSON of tools
+    """
+
+    def __init__(
+        self, endpoint: ModelEndpoint, message: Callable[[Message], bytes], tool: Callable[[ToolSpec], JsonObject]
+    ) -> None:
+        self._endpoint = endpoint
+        self._without_images: tuple[Message, ...] = ()
+        self._systems = _KeptJson[str](write)
+        self._messages = _KeptJson[Message](message)
+        self._tools = _KeptJson[ToolSpec](partial(tool_bytes, tool))
+
+    def system(self, prompt: str) -> bytes:
+        """Return the system prompt as JSON."""
+        return self._systems.each((prompt,))[0]
+
+    def tools(self, specs: Sequence[ToolSpec]) -> list[bytes]:
+        """Return the JSON of each tool."""
+        return self._tools.each(specs)
+
+    def messages(self, messages: Sequence[Message]) -> list[bytes]:
+        """Return the JSON of each message of a conversation that `fit_images` returned."""
+        return self._messages.each(messages)
+
+    def fit_images(self, messages: tuple[Message, ...]) -> Sequence[Message]:
+        """Return the conversation as the endpoint fits it. Only new messages are searched for pictures."""
+        known = self._without_images
+        if begins_with(messages, known) and not have_images(messages[len(known) :]):
+            self._without_images = messages
+            return messages
+        return self._endpoint.fit_images(messages)
 
 
 def replace_surrogates(text: str) -> str:

@@ -6,7 +6,7 @@ request has OpenAI's form. If a server refuses a part of it, the provider leaves
 
 import re
 from base64 import b32encode
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -32,24 +32,23 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import (
-    KeptJson,
     ModelEndpoint,
+    RequestWriter,
+    Written,
     arguments_text,
     as_count,
     as_list,
     as_object,
     as_text,
-    begins_with,
     function_tool,
-    have_images,
     read_arguments,
     text_of_arguments,
-    tool_bytes,
     tool_use,
-    write,
     write_all,
+    write_array,
+    write_body,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -262,22 +261,44 @@ REFUSALS: Final = (
 )
 
 
-def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
-    """Return the body of POST /chat/completions, streaming, which asks for the usage."""
-    said = (wire for message in _told(endpoint, request, quirks) for wire in _wire(endpoint.maker, quirks, message))
-    tools: list[Json] = [function_tool(spec) for spec in request.tools]
-    return _body(endpoint, request, quirks, [*_system(request.system), *said], tools)
-
-
-def _system(prompt: str) -> list[JsonObject]:
-    return [{"role": "system", "content": prompt}] if prompt.strip() else []
-
-
-def _told(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> Sequence[Message]:
-    """Return the conversation without the parts that the model does not take."""
-    return replace(endpoint, images=endpoint.images and OpenAIQuirk.NO_IMAGES not in quirks).fit_images(
-        request.messages
+def request_writer(endpoint: ModelEndpoint, quirks: frozenset[OpenAIQuirk]) -> RequestWriter:
+    """Return what writes the long parts of the requests."""
+    maker, images = endpoint.maker, endpoint.images and OpenAIQuirk.NO_IMAGES not in quirks
+    return RequestWriter(
+        replace(endpoint, images=images), lambda message: write_all(_wire(maker, quirks, message)), function_tool
     )
+
+
+def request_body(
+    endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk], writer: RequestWriter | None = None
+) -> bytes:
+    """Return the body of POST /chat/completions, streaming, which asks for the usage.
+
+    writer   keeps what it has written for earlier requests with the same quirks
+    """
+    writer = writer or request_writer(endpoint, quirks)
+    messages = writer.messages(writer.fit_images(request.messages))
+    if request.system.strip():
+        messages.insert(0, b'{"role":"system","content":%s}' % writer.system(request.system))
+    body: dict[str, Json | Written] = {
+        "model": endpoint.model,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = write_array(writer.tools(request.tools))
+    body["messages"] = write_array(messages)
+    max_tokens = request.max_tokens or endpoint.max_tokens
+    if max_tokens:
+        body["max_tokens"] = max_tokens
+    body |= endpoint.extra_body
+    if OpenAIQuirk.NO_STREAM_OPTIONS in quirks:
+        body.pop("stream_options", None)
+    if OpenAIQuirk.MAX_COMPLETION_TOKENS in quirks and "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    if OpenAIQuirk.NO_REASONING in quirks:
+        body.setdefault("reasoning_effort", "none")  # the user's own value stays: they see that the server refuses it
+    return write_body(body)
 
 
 def _wire(maker: str, quirks: frozenset[OpenAIQuirk], message: Message) -> list[JsonObject]:
@@ -291,35 +312,6 @@ def _with_short_id(part: Part) -> Part:
     if not isinstance(part, ToolUsePart | ToolResultPart):
         return part
     return replace(part, id=b32encode(sha256(part.id.encode("utf-8", "replace")).digest())[:9].decode())
-
-
-def _body(
-    endpoint: ModelEndpoint,
-    request: ModelRequest,
-    quirks: frozenset[OpenAIQuirk],
-    messages: list[Json],
-    tools: list[Json],
-) -> JsonObject:
-    """Return the body with these messages and tools."""
-    body: JsonObject = {
-        "model": endpoint.model,
-        "messages": messages,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    if request.tools:
-        body["tools"] = tools
-    max_tokens = request.max_tokens or endpoint.max_tokens
-    if max_tokens:
-        body["max_tokens"] = max_tokens
-    body |= endpoint.extra_body
-    if OpenAIQuirk.NO_STREAM_OPTIONS in quirks:
-        body.pop("stream_options", None)
-    if OpenAIQuirk.MAX_COMPLETION_TOKENS in quirks and "max_tokens" in body:
-        body["max_completion_tokens"] = body.pop("max_tokens")
-    if OpenAIQuirk.NO_REASONING in quirks:
-        body.setdefault("reasoning_effort", "none")  # the user's own value stays: they see that the server refuses it
-    return body
 
 
 def _user(message: Message) -> list[JsonObject]:
@@ -386,10 +378,7 @@ class OpenAIProvider(HttpProvider):
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         super().__init__(endpoint, http)
         self._quirks: frozenset[OpenAIQuirk] = frozenset()
-        self._systems = KeptJson[str](lambda prompt: write_all(_system(prompt)))
-        self._without_images: tuple[Message, ...] = ()
-        self._messages = self._kept_messages()
-        self._tools = KeptJson[ToolSpec](tool_bytes)
+        self._writer = request_writer(endpoint, self._quirks)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -413,37 +402,14 @@ class OpenAIProvider(HttpProvider):
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> bytes:
-        """Return `request_body` as bytes. Only its new messages are serialized, since the conversation may be long."""
-        endpoint, quirks = self._endpoint, self._quirks
-        if {"messages", "tools"} & endpoint.extra_body.keys():  # then the splits below would not fit
-            return write(request_body(endpoint, request, quirks))
-        frame = write(_body(endpoint, request, quirks, [], []))
-        head, _, tail = frame.partition(b'"messages":[]')
-        system = self._systems.write((request.system,))
-        said = self._messages.write(self._told(request))
-        messages = system if said == b"[]" else said if system == b"[]" else b"%s,%s" % (system[:-1], said[1:])
-        tail = tail.replace(b'"tools":[]', b'"tools":' + self._tools.write(request.tools), 1)
-        return b'%s"messages":%s%s' % (head, messages, tail)
-
-    def _kept_messages(self) -> KeptJson[Message]:
-        maker, quirks = self._endpoint.maker, self._quirks
-        return KeptJson(lambda message: write_all(_wire(maker, quirks, message)))
-
-    def _told(self, request: ModelRequest) -> Sequence[Message]:
-        """Return the conversation without the parts that the model does not take. Only new messages are searched."""
-        messages, known = request.messages, self._without_images
-        if begins_with(messages, known) and not have_images(messages[len(known) :]):
-            self._without_images = messages
-            return messages
-        return _told(self._endpoint, request, self._quirks)
+        return request_body(self._endpoint, request, self._quirks, self._writer)
 
     def _adapts(self, error: ProviderError) -> bool:
         quirk = quirk_in(error, REFUSALS)
         if quirk is None or quirk in self._quirks:
             return False
         self._quirks |= {quirk}
-        if quirk is OpenAIQuirk.SHORT_IDS:  # all messages are written anew
-            self._messages = self._kept_messages()
+        self._writer = request_writer(self._endpoint, self._quirks)
         return True
 
     def _feed(self, reply: OpenAIReply, event: ServerEvent) -> list[ModelText | ModelThought]:

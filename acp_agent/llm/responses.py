@@ -47,8 +47,6 @@ from acp_agent.llm.endpoint import (
     text_of_arguments,
     thought_digests,
     tool_use,
-    without_thoughts,
-    write,
 )
 from acp_agent.llm.exchange import (
     HttpProvider,
@@ -66,6 +64,7 @@ from acp_agent.llm.responses_request import (
     ResponsesQuirk,
     refuses_thoughts,
     request_body,
+    request_writer,
 )
 from acp_agent.log import Log
 from acp_agent.net.client import HttpClient
@@ -397,6 +396,7 @@ class ResponsesProvider(HttpProvider):
         super().__init__(endpoint, http)
         self._quirks: frozenset[ResponsesQuirk] = frozenset()
         self._refused: frozenset[str] = frozenset()  # digests of reasoning that the server would refuse again
+        self._writer = request_writer(endpoint, self._quirks)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream an answer, as the port says.
@@ -430,23 +430,20 @@ class ResponsesProvider(HttpProvider):
         yield reply.done()
 
     def _body(self, request: ModelRequest) -> bytes:
-        """Return the body without the reasoning that this server has refused before."""
-        none = ResponsesQuirk.NO_THOUGHTS in self._quirks
-        unwanted = thought_digests(request, opaque=True) if none else self._refused
-        return write(request_body(self._endpoint, without_thoughts(request, unwanted), self._quirks))
+        return request_body(self._endpoint, request, self._quirks, self._writer)
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
+        """Remember the reasoning or the part of the request that the server refuses. Return False if it is none new."""
+        quirk, sent = quirk_in(error, REFUSALS), frozenset[str]()
         if refuses_thoughts(error) and ResponsesQuirk.NO_THOUGHTS not in self._quirks:
             sent = thought_digests(request, opaque=True) - self._refused
-            if self._refused and sent:  # newer reasoning was refused too: the server takes none
-                self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
-            if sent:
-                self._refused |= sent
-                return True
-        quirk = quirk_in(error, REFUSALS)
-        if quirk is None or quirk in self._quirks:
+        if sent:  # if newer reasoning is refused too, the server takes none
+            quirk = ResponsesQuirk.NO_THOUGHTS if self._refused else None
+        if not sent and (quirk is None or quirk in self._quirks):
             return False
-        self._quirks |= {quirk}
+        self._refused |= sent
+        self._quirks |= frozenset() if quirk is None else {quirk}
+        self._writer = request_writer(self._endpoint, self._quirks, self._refused)
         return True
 
 

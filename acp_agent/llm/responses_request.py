@@ -23,8 +23,19 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint, arguments_text, as_object, family
+from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.llm.endpoint import (
+    ModelEndpoint,
+    RequestWriter,
+    Written,
+    arguments_text,
+    as_object,
+    family,
+    without_thoughts,
+    write_all,
+    write_array,
+    write_body,
+)
 from acp_agent.llm.openai import PICTURES_REFUSED, PICTURES_REFUSED_BY
 
 _LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`
@@ -73,11 +84,36 @@ def refuses_thoughts(error: ProviderError) -> bool:
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
 
 
-def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[ResponsesQuirk]) -> JsonObject:
-    """Return the body of POST /responses, streaming."""
-    if ResponsesQuirk.NO_IMAGES in quirks:
-        endpoint = replace(endpoint, images=False)
-    body: JsonObject = {"model": endpoint.model, "stream": True, "store": False}
+def request_writer(
+    endpoint: ModelEndpoint, quirks: frozenset[ResponsesQuirk], refused: frozenset[str] = frozenset()
+) -> RequestWriter:
+    """Return what writes the long parts of the requests.
+
+    refused   digests of reasoning that is left out
+    """
+    unwanted = None if ResponsesQuirk.NO_THOUGHTS in quirks else refused
+    images = endpoint.images and ResponsesQuirk.NO_IMAGES not in quirks
+
+    def written(message: Message) -> bytes:
+        if message.role is Role.USER:
+            return write_all(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
+        return write_all(_assistant(endpoint, without_thoughts(message, unwanted)))
+
+    return RequestWriter(replace(endpoint, images=images), written, _tool)
+
+
+def request_body(
+    endpoint: ModelEndpoint,
+    request: ModelRequest,
+    quirks: frozenset[ResponsesQuirk],
+    writer: RequestWriter | None = None,
+) -> bytes:
+    """Return the body of POST /responses, streaming.
+
+    writer   keeps what it has written for earlier requests with the same quirks
+    """
+    writer = writer or request_writer(endpoint, quirks)
+    body: dict[str, Json | Written] = {"model": endpoint.model, "stream": True, "store": False}
     if endpoint.thinking and ResponsesQuirk.NO_ENCRYPTED not in quirks:
         body["include"] = ["reasoning.encrypted_content"]
     reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort, and fields that the user has set
@@ -89,29 +125,23 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
     if max_tokens:
         body["max_output_tokens"] = max(max_tokens, _LEAST_TOKENS)
     if request.system.strip():
-        body["instructions"] = request.system
+        body["instructions"] = (writer.system(request.system),)
     if request.tools:
-        # With `strict`, which is the default, the API refuses schemas with optional parameters.
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": spec.name,
-                "description": spec.description,
-                "parameters": spec.parameters,
-                "strict": False,
-            }
-            for spec in request.tools
-        ]
+        body["tools"] = write_array(writer.tools(request.tools))
         if ResponsesQuirk.NO_PARALLEL not in quirks:
             body["parallel_tool_calls"] = True
-    items: list[Json] = []
-    for message in endpoint.fit_images(request.messages):
-        if message.role is Role.USER:
-            items.extend(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
-        else:
-            items.extend(_assistant(endpoint, message))
-    body["input"] = items
-    return {**body, **{name: value for name, value in endpoint.extra_body.items() if name != "reasoning"}}
+    body["input"] = write_array(writer.messages(writer.fit_images(request.messages)))
+    return write_body({**body, **{key: value for key, value in endpoint.extra_body.items() if key != "reasoning"}})
+
+
+def _tool(spec: ToolSpec) -> JsonObject:
+    return {
+        "type": "function",
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+        "strict": False,  # with `strict`, which is the default, the API refuses schemas with optional parameters
+    }
 
 
 def _user(message: Message, *, text_results: bool) -> list[JsonObject]:

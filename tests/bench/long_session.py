@@ -62,8 +62,7 @@ class Talker:
         self.calls = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        body = anthropic.request_body(_ENDPOINT, request)
-        json.dumps(body, ensure_ascii=False).encode()
+        anthropic.request_body(_ENDPOINT, request)
         if not request.tools:
             yield ModelDone(Message(Role.ASSISTANT, (TextPart("They looked at files. " * 40),)), ModelStop.END)
             return

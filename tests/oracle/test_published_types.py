@@ -19,7 +19,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, write
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.responses_request import ResponsesQuirk, request_body
 from tests.unit.llm.responses_streams import events, reasoning_item
 from tests.unit.llm.streams import CALL, OTHER_CALL
@@ -63,7 +63,7 @@ def event_types() -> TypeAdapter[Any]:
 def test_every_kind_of_item_we_send_is_of_the_published_types(quirks: tuple[ResponsesQuirk, ...]) -> None:
     endpoint = ModelEndpoint("acme", "gpt-9", "http://127.0.0.1:1", 1000, thinking=True)
     request = ModelRequest("Be brief.", CONVERSATION, (SPEC,), 500)
-    body = json.loads(write(request_body(endpoint, request, frozenset(quirks))))
+    body = json.loads(request_body(endpoint, request, frozenset(quirks)))
     types = request_types()
     checked = json.loads(types.dump_json(types.validate_python(body, strict=True)))
     assert len(checked["input"]) == len(body["input"])

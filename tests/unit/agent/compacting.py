@@ -134,10 +134,10 @@ class WireChecked:
 
 def _checked(request: ModelRequest) -> bytes:
     thoughtful = replace(request, messages=tuple(map(_as_anthropic, request.messages)))
-    body = _json(anthropic.request_body(_ANTHROPIC, thoughtful))
+    body = anthropic.request_body(_ANTHROPIC, thoughtful)
     assert_anthropic_request(body)
-    assert_openai_request(_json(openai.request_body(_OTHER, request, frozenset())))
-    assert_responses_request(_json(responses_request.request_body(_OTHER, request, frozenset())))
+    assert_openai_request(openai.request_body(_OTHER, request, frozenset()))
+    assert_responses_request(responses_request.request_body(_OTHER, request, frozenset()))
     assert_ollama_request(_json(ollama.request_body(_OTHER, request, num_ctx=None, think=False)))
     return body
 

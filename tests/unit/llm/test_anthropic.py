@@ -24,7 +24,7 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.anthropic import AnthropicReply, request_body
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import ModelEndpoint, write
+from acp_agent.llm.endpoint import ModelEndpoint
 from tests.fakes.scripted_http import Action, Hang, ScriptedHttp, Send
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.rows import each_row
@@ -46,7 +46,7 @@ def assistant(*parts: Any) -> Message:
 
 def body(*messages: Message, endpoint: ModelEndpoint = ENDPOINT, **fields: Any) -> dict[str, Any]:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
-    return json.loads(write(request_body(endpoint, request)))
+    return json.loads(request_body(endpoint, request))
 
 
 def sent(*messages: Message) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_a_longer_conversation_starts_with_the_bytes_of_the_shorter_one() -> Non
         user(ToolResultPart("t1", "three")),
     ]
     turns += [assistant("four"), user("five")]
-    bodies = [write(request_body(ENDPOINT, ModelRequest("S", tuple(turns[:n]), TOOLS))) for n in (1, 3, 5)]
+    bodies = [request_body(ENDPOINT, ModelRequest("S", tuple(turns[:n]), TOOLS)) for n in (1, 3, 5)]
     bare = [text.replace(b',"cache_control":{"type":"ephemeral"}', b"") for text in bodies]
     for shorter, longer in itertools.pairwise(bare):
         assert longer.startswith(shorter.removesuffix(b"]}"))
@@ -254,7 +254,7 @@ def test_with_pictures_too_a_longer_conversation_starts_with_the_bytes_of_the_sh
     for number in range(9):
         turns.append(assistant(ToolUsePart(f"t{number}", "read", {})))
         turns.append(user(ToolResultPart(f"t{number}", "Image", images=(PICTURE, PICTURE))))
-    bodies = [write(request_body(ENDPOINT, ModelRequest("S", tuple(turns[:n]), TOOLS))) for n in range(1, 20, 2)]
+    bodies = [request_body(ENDPOINT, ModelRequest("S", tuple(turns[:n]), TOOLS)) for n in range(1, 20, 2)]
     bare = [text.replace(b',"cache_control":{"type":"ephemeral"}', b"") for text in bodies]
     for shorter, longer in itertools.pairwise(bare):
         assert longer.startswith(shorter.removesuffix(b"]}"))

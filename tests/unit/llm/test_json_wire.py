@@ -93,11 +93,17 @@ def test_text_with_a_lone_surrogate_can_be_sent() -> None:
 
 def test_the_tools_of_all_sessions_are_written_once() -> None:
     one, two = Outline().spec(), Outline().spec()
-    assert tool_bytes(one) is tool_bytes(two)
-    assert tool_bytes(one) == write(function_tool(one))
+    assert tool_bytes(function_tool, one) is tool_bytes(function_tool, two)
+    assert tool_bytes(function_tool, one) == write(function_tool(one))
 
 
 def test_a_tool_with_other_words_or_parameters_is_written_anew() -> None:
     specs = [ToolSpec("a", words, {"type": kind}, ToolKind.READ, mutates=False) for words in "xy" for kind in "xy"]
-    assert [tool_bytes(each) for each in specs] == [write(function_tool(each)) for each in specs]
-    assert len({tool_bytes(each) for each in specs}) == 4
+    assert [tool_bytes(function_tool, each) for each in specs] == [write(function_tool(each)) for each in specs]
+    assert len({tool_bytes(function_tool, each) for each in specs}) == 4
+
+
+def test_a_tool_has_bytes_for_each_form_of_a_tool() -> None:
+    spec = Outline().spec()
+    assert tool_bytes(lambda each: {"name": each.name}, spec) == write({"name": spec.name})
+    assert tool_bytes(function_tool, spec) == write(function_tool(spec))

@@ -28,7 +28,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import JsonObject, ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import ModelEndpoint, read_arguments, write
+from acp_agent.llm.endpoint import ModelEndpoint, read_arguments
 from acp_agent.llm.exchange import quirk_in
 from acp_agent.llm.models import load_table
 from acp_agent.llm.openai import REFUSALS, OpenAIProvider, OpenAIQuirk, OpenAIReply, request_body
@@ -57,7 +57,7 @@ def body(
     *messages: Message, endpoint: ModelEndpoint = ENDPOINT, quirks: frozenset[OpenAIQuirk] = frozenset(), **fields: Any
 ) -> Any:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
-    return json.loads(write(request_body(endpoint, request, quirks)))
+    return json.loads(request_body(endpoint, request, quirks))
 
 
 def read(*chunks: dict[str, Any]) -> ModelDone:
@@ -150,7 +150,7 @@ async def test_what_is_sent_grows_with_the_conversation_and_a_later_picture_is_f
             _ = [event async for event in provider.stream(request)]
         await http.aclose()
     assert [sent.body for sent in server.requests] == [
-        write(request_body(endpoint, request, frozenset())) for request in requests
+        request_body(endpoint, request, frozenset()) for request in requests
     ]
 
 
@@ -174,7 +174,7 @@ async def test_what_is_sent_is_the_body_however_much_of_it_was_sent_before() -> 
                 _ = [event async for event in provider.stream(request)]
             await http.aclose()
         assert [sent.body for sent in server.requests] == [
-            write(request_body(endpoint, request, frozenset())) for request in requests
+            request_body(endpoint, request, frozenset()) for request in requests
         ]
 
 
