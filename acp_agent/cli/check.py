@@ -137,7 +137,7 @@ def _written(roots: Roots, given: str) -> str:
     place = roots.place(given, Access.WRITE)
     roots.place(given, Access.LIST)
     if place.relative == "." or given.endswith("/"):
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{given}: names a directory, not a file")
+        raise ToolError.permanent(f"{given}: names a directory, not a file")
     exists = _refuse_special(place)
     if exists:
         roots.place(given, Access.READ)
@@ -155,7 +155,7 @@ def _refuse_special(place: Place) -> bool:
         return False
     special = None if stat.S_ISREG(status.st_mode) else _SPECIAL.get(stat.S_IFMT(status.st_mode), "something special")
     if special is not None:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: is {special}, not a regular file")
+        raise ToolError.permanent(f"{place.given}: is {special}, not a regular file")
     return True
 
 
@@ -391,7 +391,7 @@ class SessionJudge:
 
     def _verdict(self, asked: JsonObject) -> JsonObject:
         if sum(kind in asked for kind in ("path", "url", "command")) != 1:
-            raise _invalid('expected either "path" or "url", or "command"')
+            raise ToolError.invalid('expected either "path" or "url", or "command"')
         if "command" in asked:
             text, rules = asked["command"], asked.get("rules")
             if not isinstance(text, str):
@@ -399,7 +399,7 @@ class SessionJudge:
             try:
                 return self.commands.verdict(text, None if rules is None else self.commands.rules_of(rules)).to_json()
             except ConfigError as error:
-                raise _invalid(str(error)) from None
+                raise ToolError.invalid(str(error)) from None
         if "path" in asked:
             write = asked.get("write", False)
             if not isinstance(write, bool):
@@ -413,7 +413,7 @@ def _object(line: bytes) -> JsonObject:
     try:
         value: Json = json.loads(line.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"expected JSON in UTF-8: {error}") from None
+        raise ToolError.invalid(f"expected JSON in UTF-8: {error}") from None
     if not isinstance(value, dict):
         raise _mismatch(f"expected a JSON object, got {json_kind(value)}")
     return value
@@ -433,10 +433,6 @@ def _dns(value: Json) -> dict[str, list[list[str]]] | None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _invalid(message: str) -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
 
 
 def _mismatch(message: str) -> ToolError:

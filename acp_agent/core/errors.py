@@ -117,6 +117,16 @@ class ToolError(AgentError):
         super().__init__(message)
         self.failure = ToolFailure(category, message, suggestion)
 
+    @staticmethod
+    def permanent(message: str, suggestion: str = "") -> "ToolError":
+        """Return the error of a call that fails in the same way when it is repeated (permanent_failure)."""
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, suggestion)
+
+    @staticmethod
+    def invalid(message: str, suggestion: str = "") -> "ToolError":
+        """Return the error of a call whose arguments are wrong (invalid_parameters)."""
+        return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
+
 
 class Refused(AgentError):
     """The sandbox or a gate refused. The model is told `policy_blocked`, and the call is never retried."""

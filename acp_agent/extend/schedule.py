@@ -15,7 +15,7 @@ from uuid import uuid4
 import anyio
 
 from acp_agent.config.call_settings import SchedulerSettings
-from acp_agent.core.errors import RequestError, SessionNotFound, StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.errors import RequestError, SessionNotFound, StoreUnavailable, ToolError
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import DuePrompt, ScheduledPrompt
 from acp_agent.extend.timing import Every, Once, Timing, told, understood, zone_of
@@ -132,7 +132,7 @@ class SessionSchedule:
             return await self.cancel("".join(rest).strip())
         found = _ENTRY.fullmatch(text.strip())
         if found is None:
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"There is no prompt behind a colon. {USAGE}")
+            raise ToolError.invalid(f"There is no prompt behind a colon. {USAGE}")
         return await self.add(found["when"], found["text"])
 
     async def preview(self, when: str, prompt: str) -> str:
@@ -144,7 +144,7 @@ class SessionSchedule:
         number = await self._stored.add(made, most)
         if number is None:
             told = f"scheduler.max_entries = {most} (expected fewer scheduled prompts before another is added)"
-            raise _wrong(told, "Cancel one first.")
+            raise ToolError.invalid(told, "Cancel one first.")
         self.begin()
         return "\n\n".join((f"Scheduled: {self._line(replace(made, number=number))}", *self._trouble()))
 
@@ -183,24 +183,24 @@ class SessionSchedule:
         """Return a new prompt, without a number. Raises ToolError."""
         settings, now = self._settings(), self._clock()
         if not settings.enabled:
-            raise _wrong("Scheduled prompts are switched off (scheduler.enabled)", "The user can change it.")
+            raise ToolError.invalid("Scheduled prompts are switched off (scheduler.enabled)", "The user can change it.")
         words, skips = _SKIPS.subn("", " ".join(when.split()))
         try:
             timing = understood(words, now, zone_of(settings.timezone))
         except ValueError as error:
-            raise _wrong(f'when = "{self._redact(words)[:_LINE]}" (expected {error})') from None
+            raise ToolError.invalid(f'when = "{self._redact(words)[:_LINE]}" (expected {error})') from None
         clean, most = self._redact(text.strip()), settings.max_prompt_chars
         if not 0 < len(clean) <= most:
             told = f"prompt = {len(clean)} characters (expected 1 to {most}, which is scheduler.max_prompt_chars)"
-            raise _wrong(told)
+            raise ToolError.invalid(told)
         due = timing.next(now, zone_of(settings.timezone))
         return ScheduledPrompt(0, words, clean, due, bool(skips), by_model, now)
 
     def _unknown(self, which: str, prompts: Sequence[ScheduledPrompt]) -> ToolError:
         if not prompts:
-            return _wrong("Nothing is scheduled in this session.")
+            return ToolError.invalid("Nothing is scheduled in this session.")
         numbers = ", ".join(str(each.number) for each in prompts)
-        return _wrong(f'number = "{which[:20]}" (expected one of {numbers})', "`/schedule` lists them.")
+        return ToolError.invalid(f'number = "{which[:20]}" (expected one of {numbers})', "`/schedule` lists them.")
 
     # -------------------------------------------------------------------------------------- telling
 
@@ -405,7 +405,3 @@ class SessionSchedule:
                 continue
             if seconds and each.due is not None and each.due > now + seconds * 1000:
                 await self._stored.move(each.number, now + seconds * 1000)
-
-
-def _wrong(told: str, advice: str = "") -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, told, advice)

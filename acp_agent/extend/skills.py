@@ -35,7 +35,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.events import OfferedCommand
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import SkillText
@@ -266,7 +266,7 @@ class SkillLibrary:
         if skill is None:
             near = get_close_matches(name.lower()[:100], usable, n=3) or list(usable)[:10]
             advice = f"There are: {', '.join(usable[each].name for each in near)}." if near else "There are no skills."
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no skill {name[:64]!r}", advice)
+            raise ToolError.invalid(f"there is no skill {name[:64]!r}", advice)
         return self.text(skill, arguments)
 
     def text(self, skill: Skill, arguments: str | None = None) -> SkillText:

@@ -201,7 +201,7 @@ class McpClientSession:
             result = await self._session.send_request(request, InitializeResult)
             if result.protocol_version not in VERSIONS:
                 message = f"MCP server {self._server.name} speaks a version of MCP that this agent does not know"
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+                raise ToolError.permanent(message)
             self._session.adopt(result)
             await self._session.send_notification(InitializedNotification())
         except MCPError as error:
@@ -273,8 +273,7 @@ class McpClientSession:
         return cast("dict[str, Json]", raw)  # the channel has parsed it as JSON
 
     def _unreadable(self, why: str) -> ToolError:
-        message = f"MCP server {self._server.name} gave a result that cannot be read: {why}"
-        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        return ToolError.permanent(f"MCP server {self._server.name} gave a result that cannot be read: {why}")
 
     def _error(self, error: MCPError, *, effects: bool = False) -> ToolError:
         failure = self._channel.take_failure(error.code)

@@ -55,8 +55,7 @@ async def trusted() -> ssl.SSLContext:
         return await anyio.to_thread.run_sync(system_trust)
     except OSError as error:
         message = f"the certificates of this machine cannot be read ({type(error).__name__})"
-        suggestion = "Tell the user to check SSL_CERT_FILE and SSL_CERT_DIR."
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, suggestion) from error
+        raise ToolError.permanent(message, "Tell the user to check SSL_CERT_FILE and SSL_CERT_DIR.") from error
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
@@ -121,8 +120,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         if self._head_left is None:
             return await stream.read(most, timeout)
         if self._head_left == 0:
-            message = f"{self._judged.target.host} sent more than {HEAD_LIMIT} bytes of headers"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+            raise ToolError.permanent(f"{self._judged.target.host} sent more than {HEAD_LIMIT} bytes of headers")
         data = await stream.read(min(most, self._head_left), timeout)
         self._head_left -= len(data)
         return data
@@ -197,7 +195,7 @@ def _connection_error(host: str, error: BaseException) -> ToolError:
         match cause:
             case ssl.SSLCertVerificationError():
                 message = f"the certificate of {host} is not valid: {cause.verify_message}"
-                return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
+                return ToolError.permanent(message, "Do not use this host. Tell the user.")
             case ssl.SSLError():
                 said = cause.reason or "handshake failed"
                 return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no secure connection to {host} ({said})")
@@ -288,7 +286,7 @@ class McpResponse:
             return None
         if self.status in REDIRECTS:
             message = f"{self._host} redirects to another address, which is not followed: name its final one"
-            return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+            return ToolError.permanent(message)
         error = status_error(self._host, self.status, self.headers.get("retry-after", ""))
         if self.status in {401, 403}:
             return ToolError(error.failure.category, f"{error}: check the headers given for it")
@@ -297,8 +295,7 @@ class McpResponse:
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it arrives. Raises ToolError, also for a compressed body, since none was asked for."""
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            message = f"{self._host} sent a packed answer without being asked to"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+            raise ToolError.permanent(f"{self._host} sent a packed answer without being asked to")
         with _translated(self._host):
             async for chunk in self._response.aiter_stream():
                 yield chunk
@@ -310,7 +307,7 @@ class McpResponse:
             body += chunk
             if len(body) > limit:
                 message = f"{self._host} sent an answer of more than {limit} bytes, which was discarded"
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+                raise ToolError.permanent(message)
         return bytes(body)
 
 
@@ -415,4 +412,4 @@ def _translated(host: str) -> Generator[None]:
             yield
         except httpcore.LocalProtocolError as error:
             message = f"the headers given for {host} cannot be sent"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Tell the user to check them.") from error
+            raise ToolError.permanent(message, "Tell the user to check them.") from error

@@ -15,7 +15,7 @@ import httpcore
 
 from acp_agent import __version__
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.services import BlockReason, WebPage
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, network_errors, status_error
 from acp_agent.net.hosts import ResolvedTarget, WebTarget
@@ -200,8 +200,7 @@ class Body:
             data = bytes(self.data)
             return decoded(data, content_type.charset_of(data), cut=self.truncated)
         except NoTextError as error:
-            message = f"the page of {self._host} {error}, so it cannot be read as text"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+            raise ToolError.permanent(f"the page of {self._host} {error}, so it cannot be read as text") from None
 
     def _is_over(self) -> bool:
         """Return whether the body exceeds the limit.
@@ -214,11 +213,10 @@ class Body:
 
     def _too_large(self) -> ToolError:
         message = f"the page of {self._host} is larger than {self._limit} bytes, so it was discarded"
-        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for a smaller page, or a part of it.")
+        return ToolError.permanent(message, "Ask for a smaller page, or a part of it.")
 
     def _wrongly_packed(self) -> ToolError:
-        message = f"{self._host} sent a page with a wrong content-encoding"
-        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        return ToolError.permanent(f"{self._host} sent a page with a wrong content-encoding")
 
 
 _HEADERS: Final = (
@@ -300,8 +298,7 @@ async def _answer(
         raise status_error(target.host, response.status, headers.get("retry-after", ""))
     content_type = ContentType.read(headers.get("content-type", ""))
     if not content_type.is_text:
-        message = f"the page of {target.host} is {content_type.mime[:80]!r}, and only text can be read"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        raise ToolError.permanent(f"the page of {target.host} is {content_type.mime[:80]!r}, and only text can be read")
     # h11 accepts only digits. More than 18 digits are above every limit.
     announced = int(headers.get("content-length", "0")[:18])
     encoding = headers.get("content-encoding", "")
@@ -326,5 +323,4 @@ def _location(target: WebTarget, status: int, headers: dict[str, str]) -> str:
     try:
         return headers["location"].encode("latin-1").decode("utf-8")
     except (KeyError, UnicodeDecodeError):
-        message = f"{target.host} answered {status}, a redirect, without saying where to"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+        raise ToolError.permanent(f"{target.host} answered {status}, a redirect, without saying where to") from None

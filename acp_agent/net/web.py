@@ -106,7 +106,7 @@ class GuardedWeb:
                     message = (
                         f"too many redirects: {hop.host} asked for one more than the {redirects} that are followed"
                     )
-                    raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+                    raise ToolError.permanent(message)
                 first = first or hop.host
                 hop = Hop(hop.number + 1, answer.url)
         message = f"{hop.host or 'the web'} did not give the whole page within {self._limits.timeout:g} s"
@@ -122,7 +122,7 @@ class GuardedWeb:
             refuse_literal(target)  # an address of this machine is reported as such; no name is looked up
             hop.block(BlockReason.ALLOWLIST)
             message = f"{first} redirects to another site: {target.url}"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Ask for that address itself.")
+            raise ToolError.permanent(message, "Ask for that address itself.")
         judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
             self._trust = await connection.trusted()

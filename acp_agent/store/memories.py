@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ProviderError, StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.errors import ProviderError, StoreUnavailable, ToolError
 from acp_agent.core.ports import Embedder
 from acp_agent.core.services import Remembered
 from acp_agent.log import Log
@@ -337,10 +337,9 @@ class MemoryStore:
         text = content.strip().encode("utf-8", "replace").decode()
         size = len(text.encode())
         if not text:
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "a note cannot be blank")
+            raise ToolError.invalid("a note cannot be blank")
         if size > self._max_bytes:
-            raise ToolError(
-                ToolErrorCategory.INVALID_PARAMETERS,
+            raise ToolError.invalid(
                 f"the note has {size} bytes, more than the {self._max_bytes} a note may have",
                 "Keep what matters, or save several notes.",
             )

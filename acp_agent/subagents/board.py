@@ -17,7 +17,7 @@ import anyio
 from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.core.data import frozen
 from acp_agent.core.delegation import BoardChange, Mail, RunState
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.events import MAIN, BoardTask, PlanEntry, PlanPriority, PlanStatus
 from acp_agent.subagents.definitions import Definition
 from acp_agent.text import counted, title
@@ -31,15 +31,6 @@ _PRIORITIES = tuple(PlanPriority)
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 Tasks = tuple[BoardTask, ...]
-
-
-def _refused(message: str, advice: str) -> ToolError:
-    """Return the error of a call that cannot be done now. It is no mistake of the model."""
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, advice)
-
-
-def _wrong(message: str, advice: str) -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, advice)
 
 
 # ---------------------------------------------------------------------------------------------- board
@@ -65,12 +56,12 @@ class SessionBoard:
         now = self._plan.tasks
         if len(now) + len(drafts) > MOST_TASKS:
             full = f"the board has room for {MOST_TASKS} tasks and holds {len(now)}"
-            raise _refused(full, "Complete or cancel some first, or create fewer.")
+            raise ToolError.permanent(full, "Complete or cancel some first, or create fewer.")
         taken = {task.id for task in now}
         added: list[BoardTask] = []
         for draft in _numbered(drafts, taken):
             if draft.id in taken:
-                raise _wrong(f"there is a task {draft.id} already", "Give each task an id of its own.")
+                raise ToolError.invalid(f"there is a task {draft.id} already", "Give each task an id of its own.")
             taken.add(draft.id)
             added.append(draft)
         _check_dependencies((*now, *added))
@@ -99,7 +90,9 @@ class SessionBoard:
         """Give a task back. Raises ToolError if nobody has it, or if another agent has it and `who` is not `MAIN`."""
         task = self._found(task_id)
         if task.status is not PlanStatus.IN_PROGRESS:
-            raise _refused(f"nobody works on {task.id}: it is {_state(task)}", "There is nothing to give back.")
+            raise ToolError.permanent(
+                f"nobody works on {task.id}: it is {_state(task)}", "There is nothing to give back."
+            )
         self._check_mine(task, who)
         reason = f": {why}" if why else ""
         return await self._set(_returned(task, f"given back by {task.owner}{reason}"))
@@ -155,17 +148,21 @@ class SessionBoard:
     def _check_open(self, task: BoardTask, who: str) -> None:
         """Raise ToolError if a task is done, belongs to another agent, or waits for other tasks."""
         if task.status is PlanStatus.COMPLETED:
-            raise _refused(f"{task.id} is {_state(task)} already", "Go on with another task.")
+            raise ToolError.permanent(f"{task.id} is {_state(task)} already", "Go on with another task.")
         if task.owner not in ("", who):
             release = f", or release {task.id} first" if who == MAIN else ""
-            raise _refused(f"{task.owner} works on {task.id}", f"Go on with another task{release}.")
+            raise ToolError.permanent(f"{task.owner} works on {task.id}", f"Go on with another task{release}.")
         if before := waits_for(task, self._plan.tasks):
             told = ", ".join(f"{each.id} ({_state(each)})" for each in before)
-            raise _refused(f"{task.id} waits for {told}", "Go on with another task, or end with your report.")
+            raise ToolError.permanent(
+                f"{task.id} waits for {told}", "Go on with another task, or end with your report."
+            )
 
     def _check_mine(self, task: BoardTask, who: str) -> None:
         if task.owner not in ("", who) and who != MAIN:
-            raise _refused(f"{task.id} is not yours: {_state(task)}", "Leave it to that agent, or write to it.")
+            raise ToolError.permanent(
+                f"{task.id} is not yours: {_state(task)}", "Leave it to that agent, or write to it."
+            )
 
 
 def by_priority(tasks: Tasks) -> Sequence[BoardTask]:
@@ -224,7 +221,7 @@ def _returned(task: BoardTask, note: str) -> BoardTask:
 
 def _unknown(task_id: str, tasks: Sequence[BoardTask], of: str = "") -> ToolError:
     known = ", ".join(task.id for task in tasks) or "none"
-    return _wrong(f"{of}there is no task {task_id[:80]!r}", f"Tasks: {known}.")
+    return ToolError.invalid(f"{of}there is no task {task_id[:80]!r}", f"Tasks: {known}.")
 
 
 def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTask]:
@@ -233,7 +230,7 @@ def _numbered(drafts: Sequence[BoardTask], taken: set[str]) -> Iterator[BoardTas
     numbers = (str(number) for number in count(1) if str(number) not in given)
     for draft in drafts:
         if draft.id and not _ID.fullmatch(draft.id):
-            raise _wrong(f"{draft.id[:80]!r} is no id", "Use up to 40 letters, digits, dots, - and _.")
+            raise ToolError.invalid(f"{draft.id[:80]!r} is no id", "Use up to 40 letters, digits, dots, - and _.")
         yield draft if draft.id else replace(draft, id=next(numbers))
 
 
@@ -249,7 +246,9 @@ def _check_dependencies(tasks: Tasks) -> None:
     done = set[str]()
     for task in tasks:
         if cycle := _cycle(task.id, after, (), done):
-            raise _wrong(f"these tasks wait for each other: {' -> '.join(cycle)}", "Leave out one of the dependencies.")
+            raise ToolError.invalid(
+                f"these tasks wait for each other: {' -> '.join(cycle)}", "Leave out one of the dependencies."
+            )
 
 
 def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ...], done: set[str]) -> Sequence[str]:
@@ -304,11 +303,15 @@ class SessionMail:
         names = self.names(who)
         if to not in names:
             why = f"{to} has ended" if to in self._closed else f"nobody here is called {to[:80]!r}"
-            raise _refused(why, f"You can write to: {', '.join(names) or 'nobody'}.")
+            raise ToolError.permanent(why, f"You can write to: {', '.join(names) or 'nobody'}.")
         if len(text) > LONGEST_MESSAGE:
-            raise _wrong(f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it.")
+            raise ToolError.invalid(
+                f"a message of {len(text):,} characters (at most {LONGEST_MESSAGE:,})", "Shorten it."
+            )
         if len(self._unread[to]) >= MOST_UNREAD:
-            raise _refused(f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them.")
+            raise ToolError.permanent(
+                f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them."
+            )
         self._unread[to].append(Mail(who, text))
         self._moved()
         if to == MAIN:

@@ -152,8 +152,7 @@ class AgentMessages:
     def _count(self, text: str) -> None:
         self._size += len(text)
         if self._size > _MOST_TEXT:
-            told = f"sent more than {_MOST_TEXT // 1_000_000} million characters of messages"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told)
+            raise ToolError.permanent(f"sent more than {_MOST_TEXT // 1_000_000} million characters of messages")
 
     async def _show(self, text: str) -> None:
         room = _MOST_SHOWN - self._shown

@@ -14,7 +14,7 @@ from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementatio
 from anyio import to_thread
 
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.types import CallingAgent, Json, JsonObject
 from acp_agent.core.untrusted import json_value
@@ -172,7 +172,7 @@ class ExternalWorker:
             program = await PipedProgram.start(agent.program, start)
         except (OSError, ValueError) as error:
             why = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{agent.name} cannot be started ({why})") from error
+            raise ToolError.permanent(f"{agent.name} cannot be started ({why})") from error
         messages = AgentMessages(caller.card, progress)
         try:
             note, trouble = await self._converse(program, messages, caller, told)
@@ -180,7 +180,7 @@ class ExternalWorker:
             await program.end()
             self._said.append(f"## {agent.name}\n\n{messages.all}")
         if trouble:  # then its last message is no report; the conversation contains it
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, trouble)
+            raise ToolError.permanent(trouble)
         report = await to_thread.run_sync(self._needs.redact, messages.report)  # a judge may read it as it is
         return WorkOutcome(report, note or ("" if report else "it ended without a report"))
 

@@ -391,9 +391,7 @@ class SubAgentRuns:
         found = known.get(agent.lower())
         if found is None:
             names = ", ".join(each.name for each in known.values())
-            raise ToolError(
-                ToolErrorCategory.INVALID_PARAMETERS, f"there is no sub-agent {agent[:80]!r}", f"Use one of: {names}."
-            )
+            raise ToolError.invalid(f"there is no sub-agent {agent[:80]!r}", f"Use one of: {names}.")
         return found
 
     def _known(self, run_id: str) -> _Run:
@@ -401,7 +399,7 @@ class SubAgentRuns:
         run = self._runs.get(run_id)
         if run is None:
             ids = ", ".join(self._runs) or "none"
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no run {run_id[:80]!r}", f"Runs: {ids}.")
+            raise ToolError.invalid(f"there is no run {run_id[:80]!r}", f"Runs: {ids}.")
         return run
 
     def _archive(self) -> None:

@@ -137,7 +137,7 @@ def _agents(context: ToolContext) -> SubAgents:
     """Return the sub-agents. Raises ToolError if the call may give them no work."""
     agents = context.backends.agents
     if agents is None or context.agent is not None:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "there are no sub-agents here")
+        raise ToolError.permanent("there are no sub-agents here")
     return agents
 
 
@@ -158,8 +158,7 @@ def _check(params: AgentParams) -> None:
     needed = {"run": ("agent", "task"), "spawn": ("agent", "task"), "steer": ("id", "task")}.get(params.op, ())
     missing = [name for name in needed if not getattr(params, name).strip()]
     if missing:
-        message = f"agent: {' and '.join(missing)} missing (expected for op = {params.op})"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+        raise ToolError.invalid(f"agent: {' and '.join(missing)} missing (expected for op = {params.op})")
 
 
 def as_result(run: AgentRun) -> ToolResult:
@@ -387,5 +386,5 @@ class AgentAction(Tool[AgentActionParams]):
 
     async def run(self, params: AgentActionParams, context: ToolContext) -> ToolResult:
         if context.agent is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "only other agents ask for this")
+            raise ToolError.permanent("only other agents ask for this")
         return ToolResult(f"{params.agent} may do it", envelope={"agent": params.agent, "allowed": True})

@@ -55,9 +55,7 @@ class AskUser(SessionTool[AskUserParams]):
         elicitor = context.backends.elicitor
         if elicitor is None or not elicitor.forms:
             message = "this editor cannot show questions"
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE, message, "Ask in your answer, and end your turn with it."
-            )
+            raise ToolError.permanent(message, "Ask in your answer, and end your turn with it.")
         message = params.questions[0].question if len(params.questions) == 1 else "Some questions before I go on:"
         if context.agent is not None:
             message = f"{context.agent.name} (sub-agent {context.agent.id}) asks: {message}"
@@ -72,8 +70,7 @@ def _refuse_unfit(params: AskUserParams) -> None:
     for number, each in enumerate(params.questions, 1):
         labels = [option.label for option in each.options]
         if len(set(labels)) != len(labels):
-            message = f"question {number} has two options with the same label"
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+            raise ToolError.invalid(f"question {number} has two options with the same label")
         if asks_for_secret(each.question):
             message = f"question {number} asks for a secret, which must not pass through this conversation"
             instead = (

@@ -122,7 +122,7 @@ class Bash(Tool[BashParams]):
         """Start a background command. If it ends at once, its result is that of any other command."""
         processes = context.backends.processes
         if processes is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can run in the background here")
+            raise ToolError.permanent("nothing can run in the background here")
         free = context.by_user or _is_free(params)
         process = await processes.start(params.command, context.cwd, unsandboxed=free)
 
@@ -340,7 +340,7 @@ class Process(Tool[ProcessParams]):
                     note = _not_seen(params, process)
             case "write":
                 if not params.text:
-                    raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "write needs `text`")
+                    raise ToolError.invalid("write needs `text`")
                 await process.write(params.text)
                 return ToolResult(f"written to {process.id}")
             case "stop":
@@ -368,7 +368,7 @@ def _named(id: str, processes: BackgroundProcesses | None) -> BackgroundProcess:
         return process
     known = ", ".join(each.id for each in processes.listed()) if processes is not None else ""
     told = f"there are {known}" if known else "none runs; start one with `bash` and `background`"
-    raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no background process {quote(id)}: {told}")
+    raise ToolError.invalid(f"there is no background process {quote(id)}: {told}")
 
 
 def _not_seen(params: ProcessParams, process: BackgroundProcess) -> str:

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import Annotated, Literal
 
 from acp_agent.core.delegation import BoardChange, Mailbox, SubAgents, TaskBoard
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.events import MAIN, BoardTask, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import JsonObject, ToolKind, ToolResult
@@ -109,22 +109,18 @@ def _check(params: TasksParams) -> None:
     needed |= dict.fromkeys(("complete", "release", "cancel"), params.id)
     if not needed.get(params.action, True):
         missing = {"create": "tasks", "search": "text"}.get(params.action, "id")
-        raise _bad(f"tasks: {missing} missing (expected for action = {params.action})")
+        raise ToolError.invalid(f"tasks: {missing} missing (expected for action = {params.action})")
 
 
 def _shared(context: ToolContext) -> SubAgents:
     agents = context.backends.agents
     if agents is None:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "there are no sub-agents here")
+        raise ToolError.permanent("there are no sub-agents here")
     return agents
 
 
 def _caller(context: ToolContext) -> str:
     return MAIN if context.agent is None else context.agent.id
-
-
-def _bad(message: str, advice: str = "") -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, advice)
 
 
 # ------------------------------------------------------------------------------- the board in words
@@ -235,7 +231,7 @@ class Messages(SessionTool[MessagesParams]):
             return ToolResult(await _read(mail, who, params.wait))
         if not params.text.strip() or (params.action == "send" and not params.to):
             missing = "text" if not params.text.strip() else "to"
-            raise _bad(f"messages: {missing} missing (expected for action = {params.action})")
+            raise ToolError.invalid(f"messages: {missing} missing (expected for action = {params.action})")
         if params.action == "send":
             mail.send(who, params.to, params.text)
             return ToolResult(f"sent to {params.to}")
@@ -262,6 +258,8 @@ def _broadcast(mail: Mailbox, who: str, text: str) -> str:
             sent.append(name)
     if not sent:
         raise (
-            failed[0] if failed else _bad("there is nobody to write to", "Sub-agents can be written to while they run.")
+            failed[0]
+            if failed
+            else ToolError.invalid("there is nobody to write to", "Sub-agents can be written to while they run.")
         )
     return "; ".join((f"sent to {', '.join(sent)}", *(f"not sent: {error.failure.message}" for error in failed)))

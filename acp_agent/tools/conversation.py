@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import ToolKind, ToolResult
@@ -76,8 +76,7 @@ class CompressContext(SessionTool[CompressContextParams]):
     async def run(self, params: CompressContextParams, context: ToolContext) -> ToolResult:
         compressor = context.backends.compressor
         if compressor is None:
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
+            raise ToolError.permanent(
                 "summaries are switched off, so this conversation cannot be summed up",
             )
         return ToolResult(await compressor.compress(params.focus))

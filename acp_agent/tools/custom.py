@@ -15,7 +15,7 @@ from typing import Any
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.tool import TYPES, Tool, expected, fitted_arguments, quote
@@ -98,7 +98,7 @@ def _rendered(part: str, words: Mapping[str, list[str]]) -> Iterator[str]:
     given = [words[piece] if at % 2 else [piece] for at, piece in enumerate(pieces)]
     if prod(map(len, given)) > _MOST_WORDS:
         message = f"the lists of {quote(part)} make more than {_MOST_WORDS:,} words"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, "Call the tool with shorter lists.")
+        raise ToolError.invalid(message, "Call the tool with shorter lists.")
     for chosen in product(*given):
         yield _quoted("".join(chosen))
 
@@ -136,8 +136,7 @@ class CustomCommand:
         check(tool, given)
         seen = self._variables() if tool.env else ()
         if missing := [name for name in tool.env if name not in seen]:
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
+            raise ToolError.permanent(
                 f"{tool.name} wants {', '.join(missing)}, which commands do not see",
                 "Tell the user: `tools.shell.env_allow` names the variables that commands see.",
             )
@@ -193,7 +192,7 @@ def check(tool: CustomTool, arguments: JsonObject) -> None:
         if name in properties and (objection := objection_to(value, properties[name]))
     ]
     if wrong:
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{tool.name}: {'; '.join(wrong[:_MOST_PROBLEMS])}")
+        raise ToolError.invalid(f"{tool.name}: {'; '.join(wrong[:_MOST_PROBLEMS])}")
 
 
 def objection_to(value: Json, schema: Json) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from acp_agent.core.backends import EntryKind, FileSystem
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.types import Access, Diff, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
@@ -31,8 +31,7 @@ async def previous_text(files: FileSystem, path: str) -> str | None:
     if await files.kind(path) is not None:
         return await files.read_text(path)
     if await _is_below_a_file(files, path):
-        msg = f"{visible(path)}: a part of the path is a file, not a directory"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg)
+        raise ToolError.permanent(f"{visible(path)}: a part of the path is a file, not a directory")
     return None
 
 
@@ -55,8 +54,7 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
     """
     size = len(new.encode())
     if size > max_bytes:
-        msg = f"{visible(path)} would be {size} bytes: at most {max_bytes} can be written"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise ToolError.invalid(f"{visible(path)} would be {size} bytes: at most {max_bytes} can be written")
     added = placeholders(new) - placeholders(old or "")
     if added:
         msg = (
@@ -66,7 +64,7 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
             "You saw redacted text: the placeholder stands for a value that you were not shown. To keep that value, "
             "edit only the text around it. For a new value, ask the user."
         )
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
+        raise ToolError.invalid(msg, advice)
     return Diff(files.resolve(path, Access.WRITE), old, new)
 
 

@@ -219,8 +219,7 @@ def check_readings(text: str, old: str) -> None:
     folded = text.replace("\r\n", "\n")
     found = {each for reading in _READINGS if (each := reading(old)) and each in folded}
     if len(found) + (old in folded and old not in found) > 1:
-        raise ToolError(
-            ToolErrorCategory.PERMANENT_FAILURE,
+        raise ToolError.permanent(
             "old_string is in the file as it is written, and also with its escapes as the characters they name",
             "Copy more of it: whole lines with their notes, and lines around it.",
         )
@@ -360,7 +359,7 @@ def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tu
     if not old or old == new:
         what = "old_string is empty" if not old else "old_string and new_string are the same"
         advice = "Copy old_string from the file, and put what the file should say into new_string."
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{what}: nothing to replace", advice)
+        raise ToolError.invalid(f"{what}: nothing to replace", advice)
     adapt = "\r\n" in text and "\r" not in old
     found = _Folded(text, fold=adapt)
     spans = found.spans(old, overlapping=False) if every else _only(found, text, old)
@@ -369,7 +368,7 @@ def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tu
         raise no_match(text, old)
     if changed == text:
         msg = "new_string differs from old_string only in line ends, and the file keeps its own: nothing to replace"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise ToolError.invalid(msg)
     return changed, count
 
 
@@ -386,8 +385,7 @@ def _only(found: _Folded, text: str, old: str) -> list[_Span]:
     listed = ", ".join(lines[:_MAX_LISTED] + ["…"] * (len(lines) > _MAX_LISTED))
     where = f"{'lines' if len(lines) > 1 else 'line'} {listed}"
     count = f"at least {_MAX_COUNTED}" if len(spans) == _MAX_COUNTED else f"{len(spans)}"
-    raise ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
+    raise ToolError.permanent(
         f"old_string occurs {count} times ({where}); it must occur exactly once",
         "Add lines around it to old_string until it is unique, or set replace_all.",
     )

@@ -24,7 +24,7 @@ from bs4.builder import HTMLTreeBuilder
 from bs4.element import NavigableString, PageElement
 from markdownify import MarkdownConverter
 
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.tools.tool import quote
 
 MAX_DEPTH = 512
@@ -175,13 +175,12 @@ def selected(markup: str, selector: str, limit: int) -> list[Tag]:
     page = tree(markup, builder)
     if builder.excess:
         message, advice = f"the page is too large to select from: {builder.excess}", "Use fetch to read its beginning."
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, advice)
+        raise ToolError.permanent(message, advice)
     return compiled(selector).select(page, limit)
 
 
 def _no_selector(selector: str, reason: str) -> ToolError:
-    message = f"select = {quote(selector)} is not a usable CSS selector: {reason}"
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+    return ToolError.invalid(f"select = {quote(selector)} is not a usable CSS selector: {reason}")
 
 
 def plain_text(element: Tag) -> str:

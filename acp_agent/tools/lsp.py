@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
@@ -133,9 +133,7 @@ class LanguageServerTool(Tool[P]):
         """Return the editor's answer. Raises ToolError."""
         languages = context.backends.languages
         if languages is None or not languages.offers(self.method):
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE, f"{self.name}: the editor does not offer {self.method}"
-            )
+            raise ToolError.permanent(f"{self.name}: the editor does not offer {self.method}")
         return await languages.ask(self.method, params)
 
 

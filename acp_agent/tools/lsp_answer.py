@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.text import abbreviated, visible
 
@@ -150,7 +150,7 @@ def entries(answer: Json) -> list[Json]:
     if answer is None:
         return []
     if not isinstance(answer, list):
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the editor's answer is not a list, as LSP demands")
+        raise ToolError.permanent("the editor's answer is not a list, as LSP demands")
     return answer[:MOST]
 
 

@@ -9,7 +9,7 @@ note, and notes are data: the output pipeline fences them like the text of any t
 from typing import Annotated
 
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.errors import StoreUnavailable, ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import placeholders
 from acp_agent.core.services import PastMessage, Remembered
@@ -50,11 +50,11 @@ class MemorySave(SessionTool[MemorySaveParams]):
         memories = context.backends.memories
         if memories is None:
             msg = "nothing is remembered in this session: memory is switched off ([memory] enabled)"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _NOT_SAVED)
+            raise ToolError.permanent(msg, _NOT_SAVED)
         try:
             note, new = await memories.save(params.content)
         except StoreUnavailable as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"not saved: {error}", _NOT_SAVED) from error
+            raise ToolError.permanent(f"not saved: {error}", _NOT_SAVED) from error
         text = f"Saved as note {note.id}" if new else f"Known already as note {note.id}; now counts as new"
         if placeholders(note.content) - placeholders(params.content):
             text += ", without the secrets in it: placeholders stand in their places"
@@ -85,13 +85,13 @@ class MemorySearch(SessionTool[MemorySearchParams]):
         memories = context.backends.memories
         if memories is None:
             msg = "there are no notes in this session: memory is switched off ([memory] enabled)"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _GO_ON)
+            raise ToolError.permanent(msg, _GO_ON)
         try:
             notes = await memories.search(params.query, params.limit)
             past = context.backends.past
             messages = () if past is None else await past.search(params.query, params.limit)
         except StoreUnavailable as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _GO_ON) from error
+            raise ToolError.permanent(str(error), _GO_ON) from error
         if not (notes or messages):
             about = f" about {quote(params.query)}" if params.query.strip() else ""
             return ToolResult(f"No notes{about}, nothing in earlier conversations (searched by {memories.method})")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyio import to_thread
 
 from acp_agent.core.backends import EntryKind, FileSystem
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.text import counted, visible
@@ -151,8 +151,7 @@ async def _file(path: str, context: ToolContext) -> Sequence[OutlineSymbol]:
     if languages is None or not languages.offers(_DOCUMENT_SYMBOLS):
         await context.files.read_lines(path, 0, 1)  # a missing file has an error of its own
         known = "Python, JavaScript, TypeScript, Go, Rust, Java, C and C++"
-        message = f"{path}: no outline for this kind of file (known: {known})"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Use grep or read.")
+        raise ToolError.permanent(f"{path}: no outline for this kind of file (known: {known})", "Use grep or read.")
     # Few editors share language servers.
     from acp_agent.tools.lsp import file_uri
     from acp_agent.tools.lsp_answer import symbols

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 
 from acp_agent.core.backends import EntryKind, FileSystem
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Access, JsonObject, Location, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.shape import Field
@@ -103,7 +103,7 @@ class CreateDirectory(_PathTool[CreateDirectoryParams]):
     async def summary(self, params: CreateDirectoryParams, files: FileSystem) -> str:
         files.resolve(params.path, Access.WRITE)
         if await self._kind(files, params.path) not in (None, EntryKind.DIRECTORY):
-            raise _permanent(f"{params.path}: exists and is not a directory")
+            raise ToolError.permanent(f"{params.path}: exists and is not a directory")
         return f"creates the folder {_named(params.path)}"
 
     async def run(self, params: CreateDirectoryParams, context: ToolContext) -> ToolResult:
@@ -160,7 +160,7 @@ class CopyPath(_PathTool[CopyPathParams]):
         elif kind is None:
             raise _missing(params.source)
         elif kind is not EntryKind.DIRECTORY:
-            raise _permanent(f"{params.source}: is neither a file nor a directory")
+            raise ToolError.permanent(f"{params.source}: is neither a file nor a directory")
         await _refuse_taken(files, params, kind, Access.LIST)
         return f"copies {_named(params.source)} to {_named(params.target)}"
 
@@ -250,7 +250,7 @@ class DeletePath(_PathTool[DeletePathParams]):
             return
         if entries:
             advice = "Set recursive=true to delete it with everything in it."
-            raise _permanent(f"{path}: the directory is not empty", advice)
+            raise ToolError.permanent(f"{path}: the directory is not empty", advice)
 
 
 # ---------------------------------------------------------------------------- what a call would do
@@ -296,7 +296,7 @@ async def _refuse_taken(files: FileSystem, params: _TwoPaths, kind: EntryKind | 
     if there is not None:
         raise taken(target)
     if above not in (None, EntryKind.DIRECTORY):
-        raise _permanent(f"{target}: a part of the path is a file, not a directory")
+        raise ToolError.permanent(f"{target}: a part of the path is a file, not a directory")
 
 
 async def _contents(files: FileSystem, path: str) -> str:
@@ -317,8 +317,4 @@ async def _contents(files: FileSystem, path: str) -> str:
 
 
 def _missing(path: str) -> ToolError:
-    return _permanent(f"{path}: no such file or directory")
-
-
-def _permanent(message: str, suggestion: str = "") -> ToolError:
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, suggestion)
+    return ToolError.permanent(f"{path}: no such file or directory")

@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple
 from anyio import to_thread
 
 from acp_agent.core.backends import FileSystem, Lines
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
@@ -162,11 +162,11 @@ async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult
         raise error
     mime_type, width, height = picture.mime_type, picture.width, picture.height
     if not (width and height):
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: a damaged picture ({mime_type})")
+        raise ToolError.permanent(f"{path}: a damaged picture ({mime_type})")
     facts = f"{mime_type}, {width}x{height}, {-(-len(data) // 1024)} KB"
     if picture.trouble:
         msg = f"{path}: too large a picture ({facts}); at most {MAX_SIDE} pixels a side"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Make a smaller copy with a command and read that.")
+        raise ToolError.permanent(msg, "Make a smaller copy with a command and read that.")
     image = ImagePart(base64.b64encode(data).decode(), mime_type)
     text = f"Image: {path} ({facts})"
     return ToolResult(text, images=(image,), locations=_location(path, 0, files))
@@ -174,7 +174,7 @@ async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult
 
 def _pdf(path: str) -> ToolError:
     hint = "Take its text out with a command such as `pdftotext -layout FILE -`."
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} is a PDF, not a text file", hint)
+    return ToolError.permanent(f"{path} is a PDF, not a text file", hint)
 
 
 async def _refuse_notebook(path: str, files: FileSystem) -> None:
@@ -186,7 +186,7 @@ async def _refuse_notebook(path: str, files: FileSystem) -> None:
     if await to_thread.run_sync(_is_notebook, data):
         show = f"Show its cells with a command such as `jq -r '.cells[].source | add' {shlex.quote(path)}`."
         hint = f"{show} To change one, find its lines with grep, read them with a limit and edit them: they are JSON."
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} is a notebook, not a text file", hint)
+        raise ToolError.permanent(f"{path} is a notebook, not a text file", hint)
 
 
 def _is_notebook(data: bytes) -> bool:

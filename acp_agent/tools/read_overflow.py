@@ -225,9 +225,9 @@ class ReadOverflow(SessionTool[ReadOverflowParams]):
         except ValueError:
             _no_uuid()
         except StoreUnavailable as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _AGAIN) from error
+            raise ToolError.permanent(str(error), _AGAIN) from error
         if text is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, UNKNOWN_OVERFLOW, _AGAIN)
+            raise ToolError.permanent(UNKNOWN_OVERFLOW, _AGAIN)
         return ToolResult(await to_thread.run_sync(self._page, text, params), escaped=True)
 
     def _page(self, text: str, params: ReadOverflowParams) -> str:
@@ -253,7 +253,7 @@ class ReadOverflow(SessionTool[ReadOverflowParams]):
 
 def _no_uuid() -> NoReturn:
     hint = f"Copy it whole, like {OVERFLOW_PREFIX}01234567-89ab-cdef-0123-456789abcdef."
-    raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "id must be a valid UUID", hint)
+    raise ToolError.invalid("id must be a valid UUID", hint)
 
 
 def _ends_in_time() -> Callable[[], None]:
@@ -276,4 +276,4 @@ def _regex(pattern: str) -> LinearRegex:
     except ValueError as error:
         msg = f"pattern = {quote(pattern)}: {cut(visible(str(error)), _LONGEST_REASON)}"
         hint = "RE2 has no look-around and no back-references; put a backslash before ( [ . and the like."
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, hint) from None
+        raise ToolError.invalid(msg, hint) from None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Scheduler
 from acp_agent.core.types import ToolKind, ToolResult, ToolSpec
@@ -59,7 +59,7 @@ class SchedulerTool(SessionTool[SchedulerParams]):
 
     async def run(self, params: SchedulerParams, context: ToolContext) -> ToolResult:
         if context.agent is not None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "sub-agents schedule nothing")
+            raise ToolError.permanent("sub-agents schedule nothing")
         match params.op:
             case "add":
                 return ToolResult(await self._scheduler().add(params.when, params.prompt, by_model=True))
@@ -71,5 +71,5 @@ class SchedulerTool(SessionTool[SchedulerParams]):
     def _scheduler(self) -> Scheduler:
         scheduler = self._found()
         if scheduler is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing can be scheduled: this session is not stored")
+            raise ToolError.permanent("nothing can be scheduled: this session is not stored")
         return scheduler

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Redact, Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
@@ -232,8 +232,7 @@ def _pattern_below(pattern: str, path: str, context: ToolContext, *, key: str) -
 
 
 def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
-    message = f'{key} = {quote(pattern)} (expected a pattern below path, without "..")'
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
+    return ToolError.invalid(f'{key} = {quote(pattern)} (expected a pattern below path, without "..")', suggestion)
 
 
 def _in_words(size: int | None) -> str:

@@ -7,7 +7,7 @@ What it says to run or read runs through the gates, as if the model had thought 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import Skills, SkillText
 from acp_agent.core.types import Frame, ToolKind, ToolResult
@@ -100,7 +100,7 @@ class NoSkills:
     def load(self, name: str, arguments: str | None = None) -> SkillText:
         """Raise ToolError: there is no such skill."""
         del arguments
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"there is no skill {name[:80]!r}")
+        raise ToolError.invalid(f"there is no skill {name[:80]!r}")
 
     def search(self, query: str, limit: int) -> Sequence[tuple[str, str]]:
         """Return nothing."""

@@ -167,7 +167,7 @@ def _told(model: type[Params]) -> tuple[str, JsonObject]:
 def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, "Send one JSON object that fits the schema.")
+    return ToolError.invalid(message, "Send one JSON object that fits the schema.")
 
 
 _ALIASES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio.to_thread
 
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
@@ -110,7 +110,7 @@ class WebScrape(Tool[WebScrapeParams]):
             message = (
                 f"{page.url} is {page.content_type or 'of no known type'}, not HTML, so nothing can be selected from it"
             )
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Use fetch to read it.")
+            raise ToolError.permanent(message, "Use fetch to read it.")
         text = await anyio.to_thread.run_sync(_scrape, page.text, params, abandon_on_cancel=True)
         cut = f"\n{CUT}" if page.truncated else ""
         return ToolResult(

@@ -33,20 +33,19 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def check_text(path: object) -> str:
     """Return the path if it can be one. Raises ToolError (type_mismatch or invalid_parameters) otherwise."""
     if not isinstance(path, str):
-        msg = f"path: expected a string, got {type(path).__name__}"
-        raise ToolError(ToolErrorCategory.TYPE_MISMATCH, msg)
+        raise ToolError(ToolErrorCategory.TYPE_MISMATCH, f"path: expected a string, got {type(path).__name__}")
     if not path:
-        raise _invalid("path is empty: expected a file or directory")
+        raise ToolError.invalid("path is empty: expected a file or directory")
     if "\0" in path:
-        raise _invalid(f"{_shown(path)}: a path cannot contain a NUL character")
+        raise ToolError.invalid(f"{_shown(path)}: a path cannot contain a NUL character")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise _invalid(f"{_shown(path)}: a path cannot contain half of a surrogate pair") from None
+        raise ToolError.invalid(f"{_shown(path)}: a path cannot contain half of a surrogate pair") from None
     if size > _PATH_BYTES:
-        raise _invalid(f"{_shown(path)}: {size} bytes are too long for a path (at most {_PATH_BYTES})")
+        raise ToolError.invalid(f"{_shown(path)}: {size} bytes are too long for a path (at most {_PATH_BYTES})")
     if size > _NAME_BYTES and max(len(name.encode()) for name in path.split("/")) > _NAME_BYTES:
-        raise _invalid(f"{_shown(path)}: a name in it is longer than {_NAME_BYTES} bytes")
+        raise ToolError.invalid(f"{_shown(path)}: a name in it is longer than {_NAME_BYTES} bytes")
     return path
 
 
@@ -67,10 +66,6 @@ def expansion_wanted(path: str) -> Refused | None:
 
 def _unexpanded(path: str, why: str) -> Refused:
     return Refused(f"{_shown(path)}: {why}", "Give the path itself, relative to the session's directory.")
-
-
-def _invalid(message: str) -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
 
 
 def _shown(path: str) -> str:

@@ -25,7 +25,7 @@ from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import Deleted, EntryKind
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import (
@@ -257,9 +257,7 @@ def delete(roots: Roots, path: str, *, recursive: bool) -> Deleted:
             return Deleted(kind, 0)
         if not recursive:
             msg = f"{place.given}: the directory is not empty"
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE, msg, "Set recursive=true to delete it with everything in it."
-            )
+            raise ToolError.permanent(msg, "Set recursive=true to delete it with everything in it.")
         with holding(open_child(parent, place.name)) as top:
             below = _delete_below(roots, place, top)
         os.rmdir(place.name, dir_fd=parent)
@@ -358,19 +356,18 @@ def refuse_unfit(old: Place, kind: EntryKind, new: Place) -> None:
 
 def no_whole_path(new: str, name: str, what: str = "is a directory that exists already") -> ToolError:
     """Return the error for a destination that names a directory, in which the entry `name` may be meant."""
-    advice = f"Give the whole new path: {os.path.join(new, name)}"
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new}: {what}", advice)
+    return ToolError.permanent(f"{new}: {what}", f"Give the whole new path: {os.path.join(new, name)}")
 
 
 def taken(new: str) -> ToolError:
     """Return the error for a destination that exists."""
     advice = "Choose another destination, or delete what is there first."
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new}: exists already; nothing was replaced", advice)
+    return ToolError.permanent(f"{new}: exists already; nothing was replaced", advice)
 
 
 def into_itself(old: str, new: str) -> ToolError:
     """Return the error for a directory that should go into itself."""
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{old} -> {new}: a directory cannot hold itself")
+    return ToolError.invalid(f"{old} -> {new}: a directory cannot hold itself")
 
 
 def discard(parent: int, name: str) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.regex import LinearRegex
 
 _LONGEST = 1024
@@ -126,7 +126,7 @@ def _names(pattern: str) -> list[str]:
 
 
 def _invalid(pattern: str, why: str) -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {pattern!r}: {why}")
+    return ToolError.invalid(f"pattern {pattern!r}: {why}")
 
 
 def alternatives(pattern: str) -> Iterator[str]:

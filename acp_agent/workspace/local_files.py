@@ -22,7 +22,7 @@ from acp_agent.core.backends import (
     GrepQuery,
     Lines,
 )
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
 from acp_agent.core.untrusted import now_ns
@@ -298,7 +298,7 @@ class LocalFileSystem:
         place = self._roots.place(path, Access.WRITE)
         data = encode_text(text, place.given, self._write_limit)
         if place.relative == "." or place.given.endswith("/"):
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: names a directory, not a file")
+            raise ToolError.permanent(f"{place.given}: names a directory, not a file")
         with open_destination(place) as directory, self._old(place) as old:
             now = None if old is None else decode_text(old.data, place.given)
             if old is not None:
@@ -342,8 +342,7 @@ class LocalFileSystem:
             yield
         except ToolError as error:
             if isinstance(error.__cause__, NotADirectoryError) and self._kind(path) is not None:
-                message = f"{path}: is a file, not a directory"
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from error
+                raise ToolError.permanent(f"{path}: is a file, not a directory") from error
             raise
 
     def _may_show(self, place: Place, entry: "os.DirEntry[str]") -> bool:

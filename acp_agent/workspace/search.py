@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 from acp_agent.core.secrets import Secrecy, secrecy, secrecy_hint
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex, Regex, compiled
@@ -89,13 +89,11 @@ def _compiled(query: GrepQuery) -> LinearRegex:
 def _check_pattern(query: GrepQuery) -> None:
     """Raise ToolError unless RE2 takes the pattern: its errors are short, and its patterns run in linear time."""
     if len(query.pattern) > _LONGEST_PATTERN:
-        msg = f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise ToolError.invalid(f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters")
     try:
         _compiled(query)
     except ValueError as error:
-        raise ToolError(
-            ToolErrorCategory.INVALID_PARAMETERS,
+        raise ToolError.invalid(
             f"pattern {query.pattern!r} is not a regular expression: {error}",
             "Use RE2 syntax: no look-around and no back-references; escape ( ) [ ] { } . * + ? to mean themselves.",
         ) from None

@@ -10,7 +10,7 @@ from typing import TypeVar
 from anyio import to_thread
 
 from acp_agent.core.backends import Lines
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import ToolError
 
 BOM = b"\xef\xbb\xbf"
 UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -62,8 +62,7 @@ def is_binary(data: bytes) -> bool:
 
 def binary_error(given: str, size: int | None = None) -> ToolError:
     """Return the error for a file that is no text. `size` is in bytes, None if unknown."""
-    return ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
+    return ToolError.permanent(
         f"{given} is a binary file" + ("" if size is None else f" ({size} bytes)"),
         "Only text can be read, and PNG, JPEG, GIF and WebP pictures of at most 3.75 MiB. For anything else "
         "use a command: `pdftotext FILE -` for a PDF, `unzip -l` for an archive, or `file` or `xxd`.",
@@ -79,8 +78,7 @@ def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
     encoding = "utf-16" if start.startswith(UTF_16_BOMS) else "latin1"
     if encoding == "latin1" and is_binary(start):
         return binary_error(given, size)
-    return ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
+    return ToolError.permanent(
         f"{given} is text that is not UTF-8 ({size} bytes)",
         f"Convert it with a command such as `iconv -f {encoding} -t utf-8 FILE`.",
     )
@@ -126,8 +124,7 @@ def cut_line(line: bytes, longest: int) -> bytes:
 
 def changed_error(given: str) -> ToolError:
     """Return the error for a file that changed since the preview of a change."""
-    return ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
+    return ToolError.permanent(
         f"{given}: file changed between diff preview and write; aborting",
         "Read the file again, then repeat the change.",
     )
@@ -185,22 +182,20 @@ def encode_like(text: str, old: bytes, data: bytes, given: str) -> bytes:
         char = error.object[error.start]
         msg = f"{given} is in {WINDOWS}, which has no U+{ord(char):04X}"
         advice = "Use another character, or convert the file first: `iconv -f windows-1252 -t utf-8`."
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, advice) from None
+        raise ToolError.permanent(msg, advice) from None
 
 
 def encode_text(text: str, given: str, limit: int) -> bytes:
     """Return the bytes to write. Raises ToolError if the text cannot be encoded or has more than `limit` bytes."""
     if "\0" in text:
-        msg = f"{given}: the content has a NUL character; only text can be written"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise ToolError.invalid(f"{given}: the content has a NUL character; only text can be written")
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
         msg = f"{given}: the content has half of a surrogate pair at character {error.start}"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg) from None
+        raise ToolError.invalid(msg) from None
     if len(data) > limit:
-        msg = f"{given}: the content is {len(data)} bytes; at most {limit} can be written"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+        raise ToolError.invalid(f"{given}: the content is {len(data)} bytes; at most {limit} can be written")
     return data
 
 
@@ -215,8 +210,7 @@ def stretch(text: str, offset: int, limit: int, encoding: str = "") -> Lines:
 
 
 def _too_large(given: str, size: int, limit: int) -> ToolError:
-    return ToolError(
-        ToolErrorCategory.PERMANENT_FAILURE,
+    return ToolError.permanent(
         f"{given}: {size} bytes are too large to read (at most {limit})",
         "Search it with grep, or take a part of it with a command such as `head`, `tail` or `sed -n`.",
     )

@@ -13,7 +13,7 @@ from typing import assert_never
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import Copied, EntryKind
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.new_file import NewFile, hold, temporary_name
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, descend, errors_about, holding, kind_of, open_child
@@ -40,7 +40,7 @@ def make_directory(roots: Roots, path: str) -> bool:
     place = roots.place(path, Access.WRITE)
     status = place.status()
     if status is not None and kind_of(status.st_mode) is not EntryKind.DIRECTORY:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: exists and is not a directory")
+        raise ToolError.permanent(f"{place.given}: exists and is not a directory")
     with errors_about(place.given):
         made = place.root.make_directories(place.relative)
         try:
@@ -102,8 +102,7 @@ def _rename(old: Place, parent: int, new: Place, directory: int) -> None:
                 raise into_itself(old.given, new.given) from error
             case errno.EXDEV:
                 msg = f"{old.given} -> {new.given}: the two are on different file systems"
-                advice = "Copy it with copy_path, then delete the original."
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, advice) from error
+                raise ToolError.permanent(msg, "Copy it with copy_path, then delete the original.") from error
             case _:
                 with errors_about(f"{old.given} -> {new.given}"):
                     raise
@@ -195,7 +194,7 @@ def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_
     new = roots.place(destination, Access.WRITE)
     status = old.status()
     if status is None:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{old.given}: no such file or directory")
+        raise ToolError.permanent(f"{old.given}: no such file or directory")
     kind = kind_of(status.st_mode)
     match kind:
         case EntryKind.FILE:
@@ -203,8 +202,7 @@ def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_
         case EntryKind.DIRECTORY:
             return _TreeCopy(roots, old, new, max_entries).run()
         case EntryKind.SYMLINK | EntryKind.OTHER:
-            msg = f"{old.given}: is neither a file nor a directory"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg)
+            raise ToolError.permanent(f"{old.given}: is neither a file nor a directory")
         case _:
             assert_never(kind)
 
@@ -289,7 +287,7 @@ class _TreeCopy:
     def _count(self) -> None:
         if not self._room:
             msg = f"{self._old.given}: has too many entries for one copy; nothing was copied"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Copy its parts one by one, or use a command.")
+            raise ToolError.permanent(msg, "Copy its parts one by one, or use a command.")
         self._room -= 1
 
 

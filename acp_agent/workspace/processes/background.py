@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput, ProcessOutput, RunningCommand, Terminal
-from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory
+from acp_agent.core.errors import AgentError, ToolError
 
 MOST_ALIVE = 8
 _MOST_ENDED = 8
@@ -176,7 +176,7 @@ class RunningProcess:
     async def write(self, text: str) -> None:
         if self.outcome is not None:
             advice = "Read its output. To run it again, start it with bash, its input in the command line."
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{self.id} has ended", advice)
+            raise ToolError.permanent(f"{self.id} has ended", advice)
         await self._running.write(text)
 
     async def stop(self) -> None:
@@ -247,7 +247,7 @@ class ProcessPool:
         if len(self.alive) + self._starting >= MOST_ALIVE:
             running = "; ".join(f"{each.id}: {each.command}" for each in self.alive)
             message = f"{MOST_ALIVE} background processes run already ({running})"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Stop one with `process` first.")
+            raise ToolError.permanent(message, "Stop one with `process` first.")
         self._starting += 1
         try:
             running = await self._terminal.start(CommandRequest(command, cwd, background=True, unsandboxed=unsandboxed))

@@ -268,7 +268,7 @@ class LocalCommand:
         except (OSError, anyio.ClosedResourceError):
             self._close_input()
         if data:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the input of the process is closed")
+            raise ToolError.permanent("the input of the process is closed")
 
     async def stop(self, grace: float) -> None:
         await to_thread.run_sync(self._tree.end, grace)
@@ -374,8 +374,7 @@ class LocalCommand:
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
         if code is None:
-            problem = "the command has ended, but a debugger holds it: detach that, then run it again"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, problem)
+            raise ToolError.permanent("the command has ended, but a debugger holds it: detach that, then run it again")
         killed = code < 0 and not timed_out
         transcript, self._transcript = self._transcript, CommandOutput(0, 0)  # frees the memory: it may be large
         return CommandOutcome(
@@ -405,9 +404,9 @@ def check(request: CommandRequest) -> None:
     except UnicodeEncodeError:
         fault = "has half of a surrogate pair in it"
     if fault:
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"the command {fault}")
+        raise ToolError.invalid(f"the command {fault}")
     if not os.path.isabs(request.cwd) or "\0" in request.cwd:
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"cwd {request.cwd!r} is not an absolute path")
+        raise ToolError.invalid(f"cwd {request.cwd!r} is not an absolute path")
 
 
 def _wide_pipe() -> tuple[int, int]:
@@ -463,13 +462,12 @@ def spawn(
 
 def _spawn_error(error: OSError, request: CommandRequest) -> ToolError:
     if error.errno == errno.E2BIG:
-        return ToolError(
-            ToolErrorCategory.INVALID_PARAMETERS,
+        return ToolError.invalid(
             f"the command is too long for the system ({len(request.command.encode())} bytes)",
             "Write it into a file and run that.",
         )
     about = f"cannot use the directory {request.cwd}" if error.filename == request.cwd else "cannot start a shell"
-    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{about}: {os.strerror(error.errno or 0).lower()}")
+    return ToolError.permanent(f"{about}: {os.strerror(error.errno or 0).lower()}")
 
 
 class LocalTerminal:
@@ -507,7 +505,7 @@ class LocalTerminal:
 
     async def start(self, request: CommandRequest) -> LocalCommand:
         if self._shell is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "neither bash nor sh is on PATH")
+            raise ToolError.permanent("neither bash nor sh is on PATH")
         check(request)
         tree = ProcessTree(grace=self._grace, limits=self._limits)
         over = partial(self._watchdog.dismiss, tree.mark)
@@ -547,4 +545,4 @@ class LocalTerminal:
         try:
             return await to_thread.run_sync(held.enter_context, made)
         except OSError as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
+            raise ToolError.permanent(f"the sandbox cannot be built: {error}") from error
