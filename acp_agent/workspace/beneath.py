@@ -91,6 +91,12 @@ _WORDS = {
     errno.EMFILE: "too many open files",
 }
 
+_ADVICE = {
+    errno.ENOENT: "Look for it by its name, or list the folder above it.",
+    errno.EISDIR: "List it, or name a file in it.",
+}
+"""What the model is told to do. For all other errors it is the advice of the category."""
+
 
 @contextmanager
 def errors_about(path: str) -> Generator[None]:
@@ -106,7 +112,7 @@ def path_error(error: OSError, path: str) -> ToolError | Refused:
     code = error.errno or 0
     if code in _SWAPPED:
         return Refused(f"{path}: changed into a link while it was being opened")
-    return ToolError(category_of(error), f"{path}: {in_words(error)}")
+    return ToolError(category_of(error), f"{path}: {in_words(error)}", _ADVICE.get(code, ""))
 
 
 def in_words(error: OSError) -> str:

@@ -54,6 +54,14 @@ async def test_a_file_over_the_limit_is_an_error_that_says_both_sizes(roots: Roo
     assert raised.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
 
 
+async def test_a_path_that_cannot_be_read_comes_with_what_to_do_next(files: LocalFileSystem, project: Path):
+    (project / "folder").mkdir()
+    for path, advice in (("folder", "List it"), ("missing", "Look for it by its name"), ("folder/x/y", "Look for it")):
+        with pytest.raises(ToolError) as raised:
+            await files.read_lines(path, 0, 10)
+        assert raised.value.failure.suggestion.startswith(advice), path
+
+
 async def test_a_file_that_hides_its_size_is_bounded_all_the_same():
     with Roots("/proc") as roots:
         assert "Name:" in await LocalFileSystem(roots).read_text("self/status")
