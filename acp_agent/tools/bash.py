@@ -342,7 +342,8 @@ class Process(Tool[ProcessParams]):
                 if not params.text:
                     raise ToolError.invalid("write needs `text`")
                 await process.write(params.text)
-                return ToolResult(f"written to {process.id}")
+                unended = "" if params.text.endswith("\n") else ", without a newline at its end"
+                return ToolResult(f"written to {process.id}{unended}")
             case "stop":
                 await process.stop()
             case _:

@@ -26,6 +26,7 @@ _MOST_REDACTED = 1024 * 1024
 _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
 _NOT_AS_WINDOWS = "[files in Windows-1252 match such characters only if path names the file]"
+_ONE_LINE = "[each line is searched alone, so a line break matches nothing; context shows the lines around a match]"
 
 
 class GrepParams(Params):
@@ -97,8 +98,7 @@ class Grep(Tool[GrepParams]):
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
         if not found.files:
-            in_windows = params.pattern.encode("cp1252", "ignore")
-            lines = iter((f"No matches for: {params.pattern}", *(() if in_windows.isascii() else (_NOT_AS_WINDOWS,))))
+            lines = iter((f"No matches for: {params.pattern}", *_why_none(params.pattern)))
         elif params.count:
             lines = _counts(found, base, params.offset, limit)
         elif params.files_only:
@@ -162,6 +162,14 @@ def _files(found: GrepMatches, base: str, query: GrepQuery) -> Iterator[str]:
     for match in found.matches:
         yield visible(relative(match.path, base))
     yield _total(len(found.matches), found.files, query.offset, "file", "files", capped=found.capped)
+
+
+def _why_none(pattern: str) -> Iterator[str]:
+    """Yield why a pattern may have no match although the text is there."""
+    if not pattern.encode("cp1252", "ignore").isascii():
+        yield _NOT_AS_WINDOWS
+    if "\n" in pattern or "\\n" in pattern:
+        yield _ONE_LINE
 
 
 def _counts(found: GrepMatches, base: str, offset: int, limit: int) -> Iterator[str]:

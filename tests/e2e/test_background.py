@@ -286,6 +286,16 @@ async def test_what_is_written_reaches_the_program(tmp_path):
         assert len(editor.requests("session/request_permission")) == 2, "the command, and what is written to it"
 
 
+async def test_what_is_written_without_a_newline_is_told(tmp_path):
+    written = [process("write", text="half a"), process("write", text=" line\n")]
+    script = [start("head -n 1"), *written, process("wait"), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING, short_waits=SILENT) as editor:
+        await editor.say(await editor.open(), "go")
+        told = [output_of(call) for call in editor.calls[1:]]
+    assert told[:2] == ["written to p1, without a newline at its end", "written to p1"]
+    assert told[2].startswith("half a line")
+
+
 async def test_what_is_written_to_a_shell_asks_and_full_auto_refuses_it(tmp_path):
     script = [start("bash"), process("write", text="touch written\n"), process("stop"), says("ok")]
     async with editing(tmp_path, script, capabilities=NOTHING, config=FULL_AUTO, short_waits=SILENT) as editor:

@@ -322,6 +322,12 @@ async def test_no_match_says_which_pattern():
     assert "[files in Windows-1252 match" in (await Workbench(TREE).run("grep", pattern="für")).text
 
 
+@pytest.mark.parametrize("pattern", ["a\nb", r"a\nb"])
+async def test_no_match_of_a_pattern_with_a_line_break_says_that_lines_are_searched(pattern: str):
+    found = await Workbench({"f": "a\nb\n"}).run("grep", pattern=pattern)
+    assert found.text.split("\n")[-1].startswith("[each line is searched alone")
+
+
 async def test_a_bad_pattern_is_an_error_for_the_model():
     with pytest.raises(ToolError, match="pattern"):
         await Workbench(TREE).run("grep", pattern="(")
