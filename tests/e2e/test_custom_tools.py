@@ -1,8 +1,6 @@
 """Custom tools on the wire: what the model is offered, what the gates judge, and what the user is told."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +132,3 @@ async def test_a_variable_that_commands_do_not_see_is_named(tmp_path: Path):
     async with aided(tmp_path, greet("you"), "done", environment=environment) as (session, model, _):
         await session.say("go")
         assert "greet wants WANTED, which commands do not see" in last(model.requests[1])
-
-
-def test_a_session_without_custom_tools_loads_nothing_of_them(tmp_path: Path):
-    code = "import sys, acp_agent.session.factory; print([m for m in sys.modules if 'custom' in m or m == 'yaml'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == "[]"

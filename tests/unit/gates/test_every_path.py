@@ -1,14 +1,17 @@
 """One chain for every way in: the same hostile calls are refused with the same words, whoever brings them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import CallOrigin, JsonObject, ToolResult
 from acp_agent.gates.rules.policy_rules import TrustLevel
+from acp_agent.gates.shell import reading
+from acp_agent.gates.shell.syntax import Parses
 from tests.fakes.home import move_in
 from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG, Call
 from tests.unit.gates.ways import (
@@ -25,6 +28,28 @@ from tests.unit.session.conftest import without_walls  # noqa: F401 - a fixture
 pytestmark = pytest.mark.anyio
 
 THIRTY = 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_text_is_read_once() -> Iterator[None]:
+    """Remember what commands a text has: each comes by eight ways, and to read it takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("analyse", "survey"):
+            patch.setattr(reading, name, _remembering(getattr(reading, name)))
+        yield
+
+
+def _remembering(read: Callable[..., Any]) -> Callable[..., Any]:
+    known = dict[str, Any]()
+
+    def read_once(text: str, parses: Parses, *depth: int) -> Any:
+        if depth:  # of a text inside another one
+            return read(text, parses, *depth)
+        if text not in known:
+            known[text] = read(text, parses)
+        return known[text]
+
+    return read_once
 
 
 @pytest.fixture

@@ -34,11 +34,30 @@ print("\\n".join(sys.modules))
 """
 
 
-def test_what_few_sessions_need_waits_for_them():
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    """Return the modules that a process has for a session, by their names."""
     probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True, text=True, timeout=60)
-    loaded = set(probe.stdout.split())
+    return set(probe.stdout.split())
+
+
+def test_what_few_sessions_need_waits_for_them(loaded: set[str]):
     assert "acp_agent.session.factory" in loaded
     assert sorted(loaded & set(LATE)) == []
+
+
+def test_a_session_loads_neither_sub_agents_nor_their_board_nor_yaml(loaded: set[str]):
+    assert "acp_agent.session.processes" in loaded
+    assert [name for name in loaded if name.startswith("acp_agent.subagents")] == []
+    assert loaded & {"acp_agent.tools.board", "yaml"} == set()
+
+
+def test_a_session_without_hooks_loads_nothing_of_them(loaded: set[str]):
+    assert [name for name in loaded if "hooks" in name] == ["acp_agent.agent.hooks"]
+
+
+def test_a_session_without_custom_tools_loads_nothing_of_them(loaded: set[str]):
+    assert [name for name in loaded if "custom" in name] == []
 
 
 def test_the_garbage_collector_is_at_work_again_when_a_part_is_loaded_or_cannot_be():

@@ -148,9 +148,9 @@ def test_each_line_that_is_read_may_be_run(text: str):
 )
 def test_what_a_loop_reads_is_no_reason_to_refuse_it_unless_it_runs_a_blocked_command(loop: str, count: int):
     lines = "\n".join(f"a{number}=curl sudo{number}" for number in range(count))
-    text = f"{loop} <<E\n{lines}\nE"
-    assert judge(ShellText(text), BlocklistPolicy()) == Allow()
-    assert survey(text).unread == ""
+    text = ShellText(f"{loop} <<E\n{lines}\nE")
+    assert judge(text, BlocklistPolicy()) == Allow()
+    assert text.survey.unread == ""
 
 
 def test_each_variable_gets_its_own_part_of_a_line_that_is_split_in_another_way():
