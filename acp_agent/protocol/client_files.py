@@ -11,7 +11,7 @@ import anyio
 
 from acp_agent.core.backends import FileHead, Lines
 from acp_agent.core.editor import DiskFiles
-from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import jsonrpc, wire
 from acp_agent.protocol.client import Client, EditorPaths
@@ -97,7 +97,7 @@ class ProxyFileSystem:
         try:
             text = wire.file_text(answer)
         except RpcError as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, wire.TELL_THE_USER) from None
+            raise ToolError.permanent(error.message, wire.TELL_THE_USER) from None
         self._refuse_moved(path, resolved, Access.READ)
         if not text:
             await self._must_be_empty(path, resolved)
@@ -155,7 +155,7 @@ class ProxyFileSystem:
             self._refuse_moved(path, resolved, Access.WRITE)
         except (Refused, ToolError):
             message = f"{path} was replaced while the editor wrote it, so the text may be in another file"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_THERE) from None
+            raise ToolError.permanent(message, _LOOK_THERE) from None
         return await self._written(path, resolved, text.removeprefix(_BOM), expected, answer)
 
     def _named(self, path: str, resolved: str) -> str:
@@ -168,14 +168,13 @@ class ProxyFileSystem:
     def _refuse_moved(self, path: str, resolved: str, access: Access) -> None:
         """Raise Refused or ToolError if a path no longer leads to the file to which it led before."""
         if self._local.resolve(path, access) != resolved:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} was replaced by another file meanwhile")
+            raise ToolError.permanent(f"{path} was replaced by another file meanwhile")
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
         """Raise ToolError if the editor returned an empty text for a file that has text on disk."""
         head = await self._local.head(resolved, _HEAD)
         if head is not None and (head.size > _HEAD or head.data.removeprefix(BOM).strip()):
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
+            raise ToolError.permanent(
                 f"the editor gave an empty text for {path}, but the file on disk has {head.size} bytes",
                 "Ask the user to save or reload the file in the editor. Do not read it another way.",
             )
@@ -190,10 +189,10 @@ class ProxyFileSystem:
             return now
         if not _is_clear(answer):
             message = f"the editor gave no usable answer to fs/write_text_file; {_UNKNOWN.format(path)}"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _READ_AGAIN)
+            raise ToolError.permanent(message, _READ_AGAIN)
         found = "there is no such file" if was is None else "the file is as it was before"
         message = f"the editor answered that it wrote {path}, but {found}"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, wire.TELL_THE_USER)
+        raise ToolError.permanent(message, wire.TELL_THE_USER)
 
     async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> tuple[bool | None, str]:
         """Return whether the file has changed, on disk or in the editor (None if unknown), and its text now.

@@ -89,7 +89,7 @@ class EditorLanguages:
         if not self.offers(method):
             if method == GET_DIAGNOSTICS:
                 return self._published.to_wire()
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the editor does not offer {method}")
+            raise ToolError.permanent(f"the editor does not offer {method}")
         uri = params.get("uri")
         asked: JsonObject = {"sessionId": self._session_id, **params}
         if isinstance(uri, str):
@@ -101,10 +101,10 @@ class EditorLanguages:
         except ClientTimeout as error:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None
+            raise ToolError.permanent(error.message) from None
         except RpcError as error:  # the editor's error text is not trusted, so the model is not sent it
             message = f"the editor answered {method} with error {error.code}"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+            raise ToolError.permanent(message) from None
 
     # ---------------------------------------------------------------------------------- listening
 

@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.editor import TerminalSettings
-from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.errors import BackendUnavailable, ToolError
 from acp_agent.core.process_limits import tag_of
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
@@ -113,7 +113,7 @@ class TerminalCommands:
                 contained = None if self._contain_now is None else self._contain_now(request, {MARK: mark})
                 contained = contained or await to_thread.run_sync(self._contain, request, {MARK: mark})
             except OSError as error:
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the sandbox cannot be built: {error}") from error
+                raise ToolError.permanent(f"the sandbox cannot be built: {error}") from error
             command, afterwards, environment = contained.line, contained.afterwards, self._contained_environment
             shell = "sh"  # it starts sooner, and the namespace of the command ends all of its processes without a tag
         elif self._form == "script":
@@ -255,7 +255,7 @@ class ProxyTerminal:
             return wire.terminal_id(answer)
         except RpcError as error:
             message = f"{error.message}; the command may have been started there"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_FIRST) from None
+            raise ToolError.permanent(message, _LOOK_FIRST) from None
 
     def _give_back(self, answer: Json) -> None:
         """End a terminal whose id came after the timeout, because no call owns it."""
@@ -319,7 +319,7 @@ class EditorCommand:
             raise
         except RpcError as error:
             message = f"the editor did not do terminal/wait_for_exit: {error.message}; the command may have run there"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_FIRST) from None
+            raise ToolError.permanent(message, _LOOK_FIRST) from None
 
     async def release(self) -> None:
         if self._released:
@@ -349,7 +349,7 @@ class EditorCommand:
     async def write(self, text: str) -> None:
         del text
         message = "the process runs in the editor's terminal, where only the user can type"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Give it its input in the command line.")
+        raise ToolError.permanent(message, "Give it its input in the command line.")
 
     async def stop(self, grace: float) -> None:
         if not await to_thread.run_sync(self._tree.end, grace):  # another machine runs it, or it was ending

@@ -213,6 +213,6 @@ def unanswered(
     unknown   a clause that says what is unknown, such as "it is unknown whether FILE was written"
     """
     if isinstance(error, ConnectionLost):
-        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{error.message}; {unknown}", suggestion)
+        return ToolError.permanent(f"{error.message}; {unknown}", suggestion)
     message = f"the editor did not answer {method} within {seconds:g} s; {unknown}"
     return ToolError(ToolErrorCategory.TIMEOUT, message, suggestion)

@@ -13,7 +13,7 @@ from acp_agent.agent.tool_calls import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config.load import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import AgentError, ConfigError, LoginRequired, ToolError, ToolErrorCategory
+from acp_agent.core.errors import AgentError, ConfigError, LoginRequired, ToolError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Backends, Elicitor, Embedder, Provider
 from acp_agent.core.session_options import Chosen, chosen
@@ -363,7 +363,7 @@ class SessionFactory:
         except (AgentError, LoginRequired) as error:  # the session's own model is not configured
             self._handoff.put(before)
             advice = "Tell the user. Go on with the task yourself."
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), advice) from error
+            raise ToolError.permanent(str(error), advice) from error
         return told
 
     def _make_agents(self) -> SessionSubAgents:

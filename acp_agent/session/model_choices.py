@@ -18,7 +18,6 @@ from acp_agent.core.errors import (
     ProviderError,
     ProviderErrorKind,
     ToolError,
-    ToolErrorCategory,
 )
 from acp_agent.core.session_options import Levels, ModelChoice, SessionOptions, model_in_force
 from acp_agent.llm.models import ModelRef, ModelTable, Price, load_table
@@ -335,4 +334,4 @@ def _named(models: Sequence[ModelChoice]) -> str:
 
 
 def _wrong(message: str) -> ToolError:
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+    return ToolError.invalid(message)

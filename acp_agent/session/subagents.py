@@ -432,7 +432,7 @@ class SessionSubAgents:
                 return ExternalWorker(self._others.agent(entry), given)
             except ConfigError as error:
                 advice = "Tell the user. Do the task yourself, or give it to another agent."
-                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), advice) from error
+                raise ToolError.permanent(str(error), advice) from error
         needs = ModelDependencies(
             shared.toolset,
             shared.provider,
@@ -519,8 +519,7 @@ class SessionHandoff:
         if definition is None:
             offered = self._library.offered() if self._loaded().settings.agents.enabled else ()
             known = ", ".join(each.name for each in offered) or "none"
-            raise ToolError(
-                ToolErrorCategory.INVALID_PARAMETERS,
+            raise ToolError.invalid(
                 f"there is no agent {visible(name[:_LONGEST_NAME])}. Agents: {known}",
             )
         if definition.model:
@@ -539,8 +538,7 @@ class SessionHandoff:
         try:
             await self._model(definition)
         except AgentError as error:
-            raise ToolError(
-                ToolErrorCategory.PERMANENT_FAILURE,
+            raise ToolError.permanent(
                 f"the agent {definition.name} cannot take over, because its model {visible(definition.model)} is not "
                 f"configured: {visible(str(error))}. Configure its provider under `[[llm.providers]]` or with "
                 f"`acp-agent login`, or change `model` in {definition.source}. The session goes on as before",

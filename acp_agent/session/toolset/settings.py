@@ -23,7 +23,7 @@ from acp_agent.config.policy_file import PlacedRule, merged_rules
 from acp_agent.config.rules import PermissionRule, guarded
 from acp_agent.config.section import Section, secret_values
 from acp_agent.config.tool_settings import ReadRule, ShellSettings
-from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.secrets import Redact, placeholders, secrecy
 from acp_agent.core.services import Memories, Remembered
 from acp_agent.extend.sources import SourceKind
@@ -247,8 +247,7 @@ class RedactedMemories:
         for mark in placeholders(text):
             words = words.replace(mark, "")
         if text.strip() and not words.strip():
-            raise ToolError(
-                ToolErrorCategory.INVALID_PARAMETERS,
+            raise ToolError.invalid(
                 "the note contains nothing but a secret, and secrets are not stored",
                 "Save the place where the secret is found instead, such as the name of its variable.",
             )
