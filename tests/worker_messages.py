@@ -16,7 +16,7 @@ _PATIENCE = 0.1  # seconds
 """The time for which a message waits for others. A worker that crashes has not told of the tests of that time."""
 
 
-class _Batches:
+class Batches:
     """The messages of a worker that wait to be sent.
 
     channel   takes them
@@ -70,7 +70,7 @@ def send_in_batches(config: pytest.Config) -> None:
     worker = next((each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None)
     if worker is None or config.get_verbosity() > 0 or config.option.durations is not None:
         return
-    batches = _Batches(worker)
+    batches = Batches(worker)
     worker.sendevent, worker.torun.get = batches.send, batches.next_test
     config.pluginmanager.register(batches)
 

@@ -139,7 +139,7 @@ CONVERSATIONS = (
     Conversation("no system prompt", (Say(("hi",)), Answer(("Hello.",))), system=""),
     Conversation("an answer in many pieces", (Say(("Tell me.",)), Answer(tuple("naïve 😀 answer")), *_talk(1))),
     Conversation("three questions", _talk(3)),
-    Conversation("many questions", _talk(sized(12, 30))),
+    Conversation("many questions", _talk(sized(8, 30))),
     Conversation("a limit on the answer", _talk(2), max_tokens=777),
     Conversation("tools that are not used", _talk(2), tools=_TOOLS),
     Conversation("a tool with nested parameters", _talk(1), tools=(TREE, *_TOOLS)),
@@ -206,7 +206,7 @@ CONVERSATIONS = (
         ),
         tools=_TOOLS,
     ),
-    Conversation("a long history of calls", _rounds(sized(12, 20)), tools=_TOOLS),
+    Conversation("a long history of calls", _rounds(sized(8, 20)), tools=_TOOLS),
     Conversation(
         "the user speaks after a result",
         (

@@ -11,13 +11,20 @@ from acp_agent.config.call_settings import SandboxMode, SandboxProfile, SandboxS
 from acp_agent.config.settings import Settings
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.workspace.sandbox.sandbox import SandboxTier, sandbox_tier, tier_limits, tier_works
+from tests.fakes.forked_agent import CAN_FORK
+from tests.fakes.forked_command import run_forked
 
 needs_walls = pytest.mark.skipif(sandbox_tier() is SandboxTier.NONE, reason="no walls can be built on this machine")
 
 FETCH = 'import urllib.request; urllib.request.urlopen("http://evil.example.net/")'
 
 
-def ran(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def ran(
+    environment: dict[str, str], folder: Path, *words: str, cold: bool = False
+) -> "subprocess.CompletedProcess[str]":
+    """Run the subcommand. Where it can be forked, only a `cold` one is started anew."""
+    if CAN_FORK and not cold:
+        return run_forked(["sandbox", *words], environment, str(folder), 50, b"typed\n")
     command = [sys.executable, "-m", "acp_agent", "sandbox", *words]
     return subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, input="typed\n", timeout=50, check=False
@@ -29,7 +36,7 @@ def test_a_command_gets_this_input_and_its_code_comes_back(environment, tmp_path
     folder = tmp_path / "folder"
     folder.mkdir()
     (tmp_path / "outside").write_text("outside")
-    done = ran(environment, folder, "--", "sh", "-c", "cat; echo x > made; cat made ../outside; exit 7")
+    done = ran(environment, folder, "--", "sh", "-c", "cat; echo x > made; cat made ../outside; exit 7", cold=True)
     assert (done.stdout, done.returncode) == ("typed\nx\n", 7)
     assert (folder / "made").exists()
 
