@@ -1,7 +1,7 @@
 """What a worker of pytest-xdist tells its controller, and when."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ class Worker:
         self.batches.append(pickle.loads(data))
 
     @contextmanager
-    def lock(self) -> Iterator[list[int]]:
+    def lock(self) -> Generator[list[int]]:
         yield self.tests
 
     def get(self) -> int:

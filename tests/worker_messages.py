@@ -38,7 +38,7 @@ class Batches:
 
     def send(self, name: str, **event: Any) -> None:
         """Send a message, with those before. One that is like thousands of others may wait for a moment."""
-        report = event["data"] if name == "testreport" else {}
+        report: dict[str, Any] = event["data"] if name == "testreport" else {}
         passed = report.get("outcome") == "passed"
         if name in _NOT_SHOWN or (passed and report["when"] != "call"):
             return

@@ -9,12 +9,24 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
+from anyio.abc import Process
 
 from acp_agent.workspace.processes.tree import CommandWatchdog
+from tests.fakes.fork_server import PREPARED_BY
+from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.mcp.stage import HOSTILE
 
 pytestmark = pytest.mark.anyio
 AGENT = str(Path(__file__).with_name("agent_like.py"))
+ROOT = str(Path(__file__).parents[2])
+
+
+async def started(*server: str) -> Process:
+    """Start a process that runs one connection to a server as the agent does."""
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    if CAN_FORK:
+        return await fork_agent({**environment, PREPARED_BY: "tests.mcp.agent_like"}, ROOT, server)
+    return await anyio.open_process([sys.executable, AGENT, *server], stdin=None, stderr=None, env=environment)
 
 
 def alive(process: psutil.Process) -> bool:
@@ -32,11 +44,7 @@ async def gone(processes: list[psutil.Process]) -> None:
 
 @pytest.mark.parametrize("behaviour", ["stubborn", "stubborn_parent"])
 async def test_nothing_is_left_of_a_server_when_the_agent_is_killed(behaviour):
-    command = [sys.executable, AGENT, sys.executable, "-I", "-S", "-B", HOSTILE, behaviour]
-    root = str(Path(__file__).parents[2])
-    async with await anyio.open_process(
-        command, stdin=None, stderr=None, env={**os.environ, "PYTHONPATH": root}
-    ) as agent:
+    async with await started(sys.executable, "-I", "-S", "-B", HOSTILE, behaviour) as agent:
         assert agent.stdout is not None
         with anyio.fail_after(20):
             assert await agent.stdout.receive() == b"ready\n"
