@@ -212,6 +212,7 @@ TELLING = _lines(
 _PIECE = 256 * 1024
 _MOST_WARNINGS = 20
 _MOST_ERRORS = 40
+_FEW_ERRORS = 15  # of too many errors with fewer messages, so many are listed
 _MOST_SUSPECTS = 15
 _LONGEST_LINE = 500  # characters shown of a line
 _LONGEST_COMPARED = 2000  # characters by which lines are compared
@@ -235,7 +236,7 @@ _ZERO_TOTAL = lazy_regex(
 )
 """Totals of zero, such as `0 Failures` and `errors: 0`. The rest of the line may still report an error."""
 _UUID = lazy_regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_PLACE = lazy_regex(r"^\S+?[:(]\d[\d:,]*\)?:?|\d+")  # the place at the beginning, and all other numbers
+_NUMBER = lazy_regex(r"\d+")
 _RULES = " \t=_-*│|"
 
 
@@ -250,7 +251,7 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
                errors. The last ones are listed, so that errors and such lines are at most 15 together
 
     If there are more errors, those of compilers, tests and crashes come before those of logs, different messages before
-    the same message at other places, and later before earlier.
+    the same message at other places, and later before earlier. Of the same messages then only a few are listed.
     """
     if raw == filtered:
         return ""
@@ -269,9 +270,10 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     if not warnings and not errors:
         return ""
     numbers = _numbers(whole or raw, {line for _, line in (*warnings, *errors)})
+    told, most = _most_telling_first([line for _, line in errors])
     blocks = (
         *_block("weaknesses", [line for _, line in warnings], numbers, _MOST_WARNINGS),
-        *_block("errors", _most_telling_first([line for _, line in errors]), numbers, _MOST_ERRORS),
+        *_block("errors", told, numbers, most),
     )
     return "\n".join(blocks)
 
@@ -291,16 +293,26 @@ def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[st
     return ([own[line] for line in lines if line in own] for lines in parts)
 
 
-def _most_telling_first(lines: list[str]) -> list[str]:
-    """Return lines that report errors, later ones first, and first one of each message.
+def _most_telling_first(lines: list[str]) -> tuple[list[str], int]:
+    """Return lines that report errors, later ones first, and before them one of each message. Return how many to list.
 
-    Lines that match only the expressions for logs come last.
+    Messages that differ in more than numbers come first. Lines that match only the expressions for logs come last.
+    If there are too many, the same messages at other places are listed only up to the fifteenth line.
     """
     data = encoded("\n".join(lines))
     plain = frozenset(line for patterns in ERRORS[:-1] for line in _split(patterns.lines(data)))
     last = lines[::-1]
-    own = frozenset({_PLACE.sub("", line): line for line in lines}.values())  # of the lines of a message the last one
-    return sorted(last, key=lambda line: (line not in plain, line not in own))
+    messages = {line: _without_place(line) for line in lines}
+    one_each = frozenset({message: line for line, message in messages.items()}.values())  # the last line of each
+    numbered = frozenset({_NUMBER.sub("", message): line for line, message in messages.items()}.values())
+    most = _MOST_ERRORS if len(lines) <= _MOST_ERRORS else min(max(len(one_each), _FEW_ERRORS), _MOST_ERRORS)
+    return sorted(last, key=lambda line: (line not in plain, line not in numbered, line not in one_each)), most
+
+
+def _without_place(line: str) -> str:
+    """Return a line without the place in a file at its beginning, such as `src/a.c:7:9: `."""
+    place, _, message = line.partition(": ")
+    return message if message and " " not in place and _NUMBER.search(place) else line
 
 
 def _numbers(text: str, wanted: Container[str]) -> dict[str, int]:

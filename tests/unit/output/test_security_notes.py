@@ -117,7 +117,16 @@ def test_one_error_of_its_own_kind_is_listed_among_hundreds_of_the_same_message(
     lines.insert(150, "src/w_17.c:12:5: error: expected ';' before 'for'\n")
     listed = preserved("".join(lines), "").splitlines()
     assert "151: src/w_17.c:12:5: error: expected ';' before 'for'" in listed
-    assert listed[-2:] == ["331: make: *** [Makefile:12: build/w_29.o] Error 1", "[291 more errors left out]"]
+    assert listed[-2:] == ["331: make: *** [Makefile:12: build/w_29.o] Error 1", "[299 more errors left out]"]
+
+
+def test_each_missing_symbol_is_listed_before_another_use_of_one():
+    uses = [f"a.c:(.text+0x{at * 16:x}): undefined reference to `old{at % 2}'\n" for at in range(1, 100)]
+    uses.insert(3, "a.c:(.text+0x33): undefined reference to `old7'\n")
+    uses.insert(50, "a.c:(.text+0x331): undefined reference to `other'\n")
+    listed = preserved("".join(uses), "")
+    assert all(f"undefined reference to `{name}'" in listed for name in ("old0", "old1", "old7", "other"))
+    assert listed.endswith("[86 more errors left out]"), "fifteen lines are enough to show four messages"
 
 
 @each_row(
