@@ -118,12 +118,15 @@ class Outline(Tool[OutlineParams]):
         return ToolResult("\n".join(_shown(lines, _MOST_LINES)) or f"No symbols in {params.path}")
 
     async def _folder(self, path: str, context: ToolContext) -> str:
-        """Return the outlines of the files below a folder, each under its path, until the lines are used up."""
+        """Return the outlines of the files below a folder, each under its path, until the lines are used up.
+
+        If they would be too many lines, inner symbols are left out, so that more files are shown.
+        """
         found = await context.files.find(path, f"**/*.{{{','.join(_LANGUAGES)}}}", _MOST_FILES)
         base = context.files.resolve(".", Access.LIST)
-        lines, left_out = list[str](), 0
+        files, outer, left_out = list[tuple[str, Sequence[OutlineSymbol]]](), 0, 0
         for name in found.paths:
-            if len(lines) >= _MOST_LINES:
+            if outer >= _MOST_LINES:
                 left_out += 1
                 continue
             try:
@@ -132,13 +135,26 @@ class Outline(Tool[OutlineParams]):
                 left_out += 1
                 continue
             if inside:
-                lines += [visible(relative(name, base)), *_shown(inside, _MOST_LINES - len(lines))]
+                files.append((visible(relative(name, base)), inside))
+                outer += 1 + len(_down_to(0, inside))
+        depths = range(_MOST_DEPTH, 0, -1)
+        fitting = (depth for depth in depths if sum(1 + len(_down_to(depth, each)) for _, each in files) <= _MOST_LINES)
+        depth = next(fitting, 0)
+        lines = list[str]()
+        for name, inside in files:
+            lines += [name, *_shown(_down_to(depth, inside), max(_MOST_LINES - len(lines), 1))]
         if not lines:
             lines.append(f"No symbols below {path} in files of a known language")
+        if any(symbol.depth > depth for _, inside in files for symbol in inside):
+            lines.append("[inner symbols are not shown: give the path of a file]")
         if left_out or found.more:
-            files = "file" if left_out == 1 and not found.more else "files"
-            lines.append(f"[{left_out}{' or more' if found.more else ''} {files} not shown: give a smaller path]")
+            word = "file" if left_out == 1 and not found.more else "files"
+            lines.append(f"[{left_out}{' or more' if found.more else ''} {word} not shown: give a smaller path]")
         return "\n".join(lines)
+
+
+def _down_to(depth: int, symbols: Sequence[OutlineSymbol]) -> Sequence[OutlineSymbol]:
+    return [symbol for symbol in symbols if symbol.depth <= depth]
 
 
 async def _file(path: str, context: ToolContext) -> Sequence[OutlineSymbol]:

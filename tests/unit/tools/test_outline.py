@@ -115,6 +115,28 @@ async def test_a_large_folder_stops_at_a_limit_and_says_how_much_is_missing() ->
     assert shown[-1] == "[5 files not shown: give a smaller path]"
 
 
+async def test_a_large_folder_shows_the_classes_of_all_files_rather_than_the_methods_of_the_first():
+    inner = "".join(f"    def m{number}(self): pass\n" for number in range(60))
+    bench = Workbench({f"f{number:02}.py": f"class A{number}:\n{inner}\ndef f(): pass\n" for number in range(10)})
+
+    shown = (await bench.run("outline", path=".")).text.split("\n")
+
+    assert shown[:3] == ["f00.py", "    1  class A0", "   63  def f()"]
+    assert shown[-3:] == ["    1  class A9", "   63  def f()", "[inner symbols are not shown: give the path of a file]"]
+    assert len(shown) == 31
+
+
+async def test_of_nested_symbols_as_many_levels_are_shown_as_fit():
+    inner = "".join(f"    int m{number}();\n" for number in range(60))
+    text = f"namespace n {{\nclass A {{\n{inner}}};\n}}\n"
+    bench = Workbench({f"f{number:02}.cpp": text for number in range(10)})
+
+    shown = (await bench.run("outline", path=".")).text.split("\n")
+
+    assert shown[:3] == ["f00.cpp", "    1  namespace n", "    2    class A"]
+    assert len(shown) == 31
+
+
 async def test_an_unknown_kind_of_file_says_which_are_known() -> None:
     bench = Workbench({"a.lua": "function f() end\n", "a.py": ""})
     with pytest.raises(ToolError, match=r"a\.lua: no outline for this kind of file \(known: Python, JavaScript"):
