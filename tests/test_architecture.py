@@ -211,6 +211,14 @@ def test_the_server_starts_without_loading_anything_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_session_is_opened_without_loading_what_only_turns_need():
+    packages = ("agent", "execution", "gates", "mcp", "net", "subagents", "tools", "workspace", "core.backends")
+    of_turns = (*(f"acp_agent.{name}" for name in packages), "ctypes", "pydantic")
+    code = f"import sys, acp_agent.app; print([name for name in sys.modules if name.startswith({of_turns})])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_no_file_is_longer_than_600_lines():
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in SOURCES}
     assert {name: length for name, length in lengths.items() if length > 600} == {}

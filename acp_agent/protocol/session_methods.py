@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from acp_agent.config.files import RULES_FOLDER
 from acp_agent.config.section import holds_secret, is_everyday
 from acp_agent.core.editor import SentPrompt
 from acp_agent.core.errors import ConfigError, RequestError, StoreUnavailable
@@ -32,7 +33,6 @@ from acp_agent.session.pool import unreadable
 from acp_agent.session.session import Session, SessionWorkspace
 from acp_agent.session.turn_slot import Answer
 from acp_agent.store.known_answers import OpenedSession
-from acp_agent.workspace.project_notes import rules_of
 
 _log = Log(__name__)
 _LONGEST_ID = 128
@@ -135,7 +135,7 @@ class SessionMethods:
         for problem in problems:
             session.notices.warn(problem)
         incoming.after_response(lambda: self._warm_up(session))
-        rules: list[Json] = [{"name": name} for name in rules_of(session.workspace.cwd)]
+        rules = _rules(session.workspace.cwd)
         meta: JsonObject = {"_meta": {"projectRules": rules}} if rules else {}
         return {"modes": options.modes(session.options), "configOptions": self._options(session), **meta}
 
@@ -229,6 +229,15 @@ class SessionMethods:
     def _options(self, session: Session) -> list[Json]:
         boolean = self._editor().client.boolean_options
         return options.config_options(session.options, session.choices, boolean=boolean)
+
+
+def _rules(cwd: str) -> list[Json]:
+    """Return the rules of a session's folder."""
+    if not os.path.lexists(os.path.join(cwd, RULES_FOLDER)):
+        return []
+    from acp_agent.workspace.project_notes import rules_of  # noqa: PLC0415 - few folders have rules
+
+    return [{"name": name} for name in rules_of(cwd)]
 
 
 async def _read_prompt(params: JsonObject, redact: Redact) -> SentPrompt:

@@ -31,7 +31,6 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
-from acp_agent.core.ports import Background
 from acp_agent.core.secrets import Redact
 from acp_agent.core.services import Scheduler
 from acp_agent.core.session_options import (
@@ -46,13 +45,14 @@ from acp_agent.core.session_options import (
     tighter,
 )
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
-from acp_agent.gates.selection import Selection
 from acp_agent.log import Log
 from acp_agent.session.slash import commands
 from acp_agent.session.transcript import Transcript
 from acp_agent.session.turn_slot import Answer, TurnSlot
 
 if TYPE_CHECKING:
+    from acp_agent.core.ports import Background
+    from acp_agent.gates.selection import Selection
     from acp_agent.session.engine import SessionEngine
 
 _log = Log(__name__)
@@ -101,7 +101,7 @@ class SessionDependencies:
     make_engine: Callable[["Session", SessionSnapshot | None], Awaitable["SessionEngine"]]
     resume: Callable[["Session"], Awaitable[None]]
     redact: Redact
-    background: Background
+    background: "Background"
     clock: Callable[[], int]
     schedule: Callable[["Session"], Scheduler | None] = lambda _: None
 
@@ -526,7 +526,7 @@ class Session:
             told = f"{FREEDOMS[then][0]} counts from your next prompt on; this turn goes on as {FREEDOMS[now][0]}."
             await self.emit(Notice(Severity.INFO, told))
 
-    def narrow(self, mode: Mode, tools: Selection | None) -> None:
+    def narrow(self, mode: Mode, tools: "Selection | None") -> None:
         """Limit the session to this mode and these tools, those of the agent to which it was handed over."""
         self._loosest, self.agent_tools = mode, tools
         self._limit()

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -27,12 +28,14 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
-from acp_agent.core.ports import Background
 from acp_agent.core.secrets import Redact
 from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
 from acp_agent.core.types import ToolKind
 from acp_agent.log import Log
 from acp_agent.session.transcript_writer import RETRY, Care, TranscriptWriter
+
+if TYPE_CHECKING:
+    from acp_agent.core.ports import Background
 
 _log = Log(__name__)
 _PACE = 0.02
@@ -59,7 +62,7 @@ class EventQueue:
     background   starts a task
     """
 
-    def __init__(self, writer: TranscriptWriter, show: Show, background: Background) -> None:
+    def __init__(self, writer: TranscriptWriter, show: Show, background: "Background") -> None:
         self._writer = writer
         self._show = show
         self._background = background
@@ -259,7 +262,7 @@ class Transcript(EventQueue):
         self,
         record: SessionRecord,
         show: Show,
-        background: Background,
+        background: "Background",
         warn: Callable[[str], None],
         clock: Callable[[], int],
     ) -> None:

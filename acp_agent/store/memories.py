@@ -12,18 +12,20 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import to_thread
 
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import ProviderError, StoreUnavailable, ToolError
-from acp_agent.core.ports import Embedder
 from acp_agent.core.services import Remembered
 from acp_agent.log import Log
 from acp_agent.store.db import Database
 from acp_agent.text import lazy_regex
+
+if TYPE_CHECKING:
+    from acp_agent.core.ports import Embedder
 
 _COMPARED = 2000  # newest notes whose vectors are compared with the query's
 _CAUGHT_UP = 64  # notes without a vector that get one during a search
@@ -57,7 +59,7 @@ class MemoryVectors:
     def __init__(
         self,
         database: Database,
-        embedder: Embedder,
+        embedder: "Embedder",
         *,
         seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -312,7 +314,7 @@ class MemoryStore:
         *,
         max_notes: int,
         max_bytes: int,
-        embedder: Embedder | None = None,
+        embedder: "Embedder | None" = None,
         seconds: float = SECONDS,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,

@@ -11,14 +11,17 @@ import shlex
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from functools import cache
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.data import frozen
 from acp_agent.core.events import OfferedCommand
-from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.text import visible
+
+if TYPE_CHECKING:
+    from acp_agent.core.backends import FileSystem
+    from acp_agent.core.ports import Toolset
 
 _NOTE = "System note:"
 """The beginning of a note that Jupyter AI puts before the first prompt of a session."""
@@ -349,7 +352,7 @@ class Review:
     prompt: str
 
 
-async def review_path(argument: str, files: FileSystem) -> Review | str:
+async def review_path(argument: str, files: "FileSystem") -> Review | str:
     """Return the prompt about one or more paths, separated by blanks, or tell the user why there is none.
 
     Raises AgentError for a path that may not be read.
@@ -363,7 +366,7 @@ async def review_path(argument: str, files: FileSystem) -> Review | str:
     return Review(f"Review what is at `{argument}`.\n\n{_HOW}")
 
 
-async def review_changes(toolset: Toolset) -> Review | str:
+async def review_changes(toolset: "Toolset") -> Review | str:
     """Return the prompt about the uncommitted changes, or the reason for the user why there is none.
 
     The user's command runs git. Like `/run`, the calls of git are shown, pass the gates and are recorded.
@@ -388,7 +391,7 @@ async def review_changes(toolset: Toolset) -> Review | str:
     return Review(f"Review the uncommitted changes, which git shows as follows.\n\n{result.text}\n\n{_HOW}")
 
 
-async def _run(toolset: Toolset, command: str) -> ToolResult:
+async def _run(toolset: "Toolset", command: str) -> ToolResult:
     return await toolset.run(ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER))
 
 
