@@ -519,9 +519,7 @@ class SessionHandoff:
         if definition is None:
             offered = self._library.offered() if self._loaded().settings.agents.enabled else ()
             known = ", ".join(each.name for each in offered) or "none"
-            raise ToolError.invalid(
-                f"there is no agent {visible(name[:_LONGEST_NAME])}. Agents: {known}",
-            )
+            raise ToolError.invalid(f"there is no agent {visible(name[:_LONGEST_NAME])}. Agents: {known}")
         if definition.model:
             await self._check_model(definition)
         self.put(definition.name)
