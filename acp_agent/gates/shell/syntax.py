@@ -110,6 +110,7 @@ _IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
 _PARENTHESIS = re.compile(rb"\\.|[()]", re.DOTALL)
 _ESCAPED = re.compile(r"\\([$`\\])")  # in a here-document
 _ESCAPE_IN_BACKTICKS = re.compile(rb"\\([$`\\])")
+_ESCAPE_IN_QUOTES = re.compile(rb"\\([$`\"])")
 
 
 def unseen_substitutions(parsed: Parsed) -> list[Unseen]:
@@ -188,11 +189,17 @@ class _Scan:
         source = self.parsed.source
         if not self.prompts and _ESCAPED_INDEX.search(source, node.start_byte, node.end_byte) is None:
             return
-        for match in _ESCAPED_MARK.finditer(source, node.start_byte, node.end_byte):
-            close = _closing(source, match.end()) if match[0][-1:] == b"(" else source.find(b"\\`", match.end())
-            text = source[match.end() : close if close >= 0 else node.end_byte]
-            text = text.replace(b"\\$", b"$").replace(b'\\"', b'"')
+        at, end = node.start_byte, node.end_byte
+        while match := _ESCAPED_MARK.search(source, at, end):
+            if match[0][-1:] == b"(":
+                close = _closing(source, match.end(), end)
+            else:
+                close = source.find(b"\\`", match.end(), end)
+                close = end if close < 0 else close
+            # What is inside it is found when it is read.
+            text = _ESCAPE_IN_QUOTES.sub(rb"\1", source[match.end() : close])
             self.found.append(_unseen(match.start(), text, backtick=False))
+            at = close + 1
 
     def _text(self, node: Node, context: _Context) -> _Context | None:
         """Note quoted text, unless bash expands it all the same."""
@@ -262,22 +269,22 @@ def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> It
             inner = _IN_BACKTICKS.match(source, at)
             close = inner.end() if inner is not None else at
         else:
-            close = _closing(source, at)
+            close = _closing(source, at, len(source))
         yield _unseen(match.start(), source[at:close], backtick=match[0] == b"`")
         at = close + 1
 
 
-def _closing(source: bytes, at: int) -> int:
-    """Return the place of the closing parenthesis, or the end of the text. Quotes are ignored.
+def _closing(source: bytes, at: int, end: int) -> int:
+    """Return the place of the closing parenthesis, or `end` if there is none before it. Quotes are ignored.
 
     at   the place behind the opening parenthesis
     """
     depth = 1
-    for match in _PARENTHESIS.finditer(source, at):
+    for match in _PARENTHESIS.finditer(source, at, end):
         depth += {b"(": 1, b")": -1}.get(match[0], 0)
         if not depth:
             return match.start()
-    return len(source)
+    return end
 
 
 def _unseen(start: int, text: bytes, *, backtick: bool) -> Unseen:
