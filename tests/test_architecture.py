@@ -86,7 +86,6 @@ CATCH_ALL = {
         "session/mcp_connections.py",
         "execution/runner.py",
         "session/transcript.py",
-        "protocol/client_terminal.py",
         "protocol/peer.py",
         "session/session.py",
         "subagents/runs.py",

@@ -13,6 +13,7 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -394,51 +395,54 @@ class EditorCommand:
 
     async def _watch(self) -> wire.ExitStatus:
         """Wait for the exit and return its status. Meanwhile, pass on the output. Raises RpcError."""
-        loop, polling = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+        loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
         def begin() -> None:
-            polling.append(loop.create_task(self._poll()))
-            polling[0].add_done_callback(self._poll_ended)
+            tasks.extend(map(loop.create_task, (self._pass_on(), self._end_left_behind())))
+            tasks[0].add_done_callback(self._passed_on)
+            tasks[1].add_done_callback(partial(_log_failure, "no look for what a command has left running"))
 
         timer = loop.call_later(_FIRST_PAUSE, begin)
         try:
             return await self._wait_for_exit(self._timeout)
         finally:
             timer.cancel()
-            for task in polling:
-                if not self._finishing:
-                    task.cancel()
+            for task in tasks[: 1 if self._finishing else 2]:
+                task.cancel()
+            for task in tasks:
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait([task])
 
     async def _wait_for_exit(self, timeout: float | None = None) -> wire.ExitStatus:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target, timeout=timeout))
 
-    async def _poll(self) -> None:
-        """Pass on new output, and end what a command in a sandbox leaves running, until this task is cancelled."""
-        if self._tree.new is not None:
-            await to_thread.run_sync(self._tree.new.note_others)
+    async def _pass_on(self) -> None:
+        """Pass on new output until this task is cancelled."""
         pause = _FIRST_PAUSE
-        while self._on_output is not None or self._contained:
-            try:
+        while True:
+            with contextlib.suppress(RpcError):  # the final reading reports it
                 await self._read()
-            except RpcError:
-                pass  # the final reading reports it
-            except Exception as error:  # noqa: BLE001 - the command goes on, and how it ends counts
-                _log.error("output of a command not passed on", exc_info=error)
-                self._on_output = None
-            # Some editors wait for the end of the command's output, which bubblewrap holds open for what is left.
-            if self._contained and await to_thread.run_sync(self._tree.left_behind):
-                self._finishing = True
-                await to_thread.run_sync(self._finish)
-                return
             pause = min(2 * pause, _LONGEST_PAUSE)
             await anyio.sleep(pause)
 
-    def _poll_ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:  # the command goes on, and how it ends counts
-            _log.error("no look for left-overs", exc_info=error)
+    def _passed_on(self, task: "asyncio.Task[None]") -> None:
+        if _log_failure("output of a command not passed on", task):
+            self._on_output = None
+
+    async def _end_left_behind(self) -> None:
+        """End what a command in a sandbox leaves running, as soon as the command itself has ended.
+
+        Some editors wait for the end of the command's output, which bubblewrap holds open for what is left.
+        """
+        if self._tree.new is not None:
+            await to_thread.run_sync(self._tree.new.note_others)
+        pause = _FIRST_PAUSE
+        while self._contained and not await to_thread.run_sync(self._tree.left_behind):
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            await anyio.sleep(pause)
+        if self._contained:
+            self._finishing = True
+            await to_thread.run_sync(self._finish)
 
     async def _read(self) -> None:
         """Hand over the output that is new. Raises RpcError."""
@@ -493,6 +497,14 @@ class EditorCommand:
             truncated=truncated,
             beginning_lost=beginning_lost,
         )
+
+
+def _log_failure(message: str, task: "asyncio.Task[None]") -> bool:
+    """Log the exception of a task beside a command, and return whether it has one. The command goes on all the same."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error(message, exc_info=error)
+    return error is not None
 
 
 def _delta(seen: str, now: str) -> str:

@@ -754,7 +754,7 @@ async def test_no_fault_of_the_output_ends_the_look_for_what_a_contained_command
     assert outcome.exit_code == 0
     told = {
         "not taken": ["output of a command not passed on: no room"],
-        "not found": ["no look for left-overs: no table"],
+        "not found": ["no look for what a command has left running: no table"],
     }
     assert logged == told.get(fault, [])
     assert ("1 background process ended with the command" in outcome.output) is (fault != "not found")
