@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeAlias, TypeVar
 from acp_agent.core.data import frozen
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.types import ImagePart, Json, JsonObject, ToolSpec
+from acp_agent.text import is_utf8
 
 if TYPE_CHECKING:
     from acp_agent.core.ports import ModelRequest
@@ -233,7 +234,7 @@ def read_object(text: str) -> JsonObject:
         raise ValueError("not a JSON object")  # noqa: TRY004 - the text is wrong, not the caller
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
-    if ("\\u" in text and _SURROGATE_ESCAPE.search(text)) or not (text.isascii() or _encodable(text)):
+    if ("\\u" in text and _SURROGATE_ESCAPE.search(text)) or not (text.isascii() or is_utf8(text)):
         return {replace_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
 
@@ -373,7 +374,7 @@ class RequestWriter:
 
 def replace_surrogates(text: str) -> str:
     """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    if _encodable(text):
+    if is_utf8(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -425,11 +426,3 @@ def _without_surrogates(value: Json) -> Json:
     if isinstance(value, dict):
         return {replace_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     return value
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

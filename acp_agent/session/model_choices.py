@@ -202,7 +202,7 @@ class ModelChoices:
     async def refresh(self, catalog: "Catalog", provider: str) -> int:
         """Fetch a provider's list again. Return its number of models. Raises ToolError, ConfigError, ProviderError."""
         if not self._fetches:
-            raise _wrong("nothing to refresh: the models are those of the configuration")
+            raise ToolError.invalid("nothing to refresh: the models are those of the configuration")
         return await self._known.refresh(catalog, provider, self._configured())
 
     # ------------------------------------------------------------------------------------------- Choices
@@ -261,12 +261,12 @@ class ModelChoices:
         text = text.strip()
         found = self.find(text)
         if len(found) > 1:
-            raise _wrong(f"ambiguous model, candidates: {_named(found)}")
+            raise ToolError.invalid(f"ambiguous model, candidates: {_named(found)}")
         value = found[0].value if found else text
         if not found and not self.has(text):
             everything = self._everything()
             available = f". Available: {_named(everything)}" if everything else "; no model is configured"
-            raise _wrong(f"no matching model found{available}")
+            raise ToolError.invalid(f"no matching model found{available}")
         if value == model_in_force(options, self):
             return f"{value} answers already."
         options.choose(model=value)
@@ -277,7 +277,9 @@ class ModelChoices:
         current = model_in_force(options, self)
         models = self.models(current)
         if not models:
-            raise _wrong("model switching not configured: set model under [llm], or available_models under [acp]")
+            raise ToolError.invalid(
+                "model switching not configured: set model under [llm], or available_models under [acp]"
+            )
         return "\n".join(_row(model, in_use=model.value == current) for model in models)
 
     # --------------------------------------------------------------------------------------------- within
@@ -331,7 +333,3 @@ def _row(model: ModelChoice, *, in_use: bool) -> str:
 
 def _named(models: Sequence[ModelChoice]) -> str:
     return some_of([model.value for model in models], _MOST_NAMED)
-
-
-def _wrong(message: str) -> ToolError:
-    return ToolError.invalid(message)
