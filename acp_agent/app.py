@@ -43,6 +43,7 @@ from acp_agent.session.manager import SessionManager, evict_unused, purge_unused
 from acp_agent.session.model_choices import ModelChoices, ModelLists
 from acp_agent.session.pool import SessionLimits
 from acp_agent.session.session import Opening, Session, SessionDependencies
+from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.session_json import json_bytes, to_json
 from acp_agent.store.session_locks import SessionLocks
@@ -283,8 +284,6 @@ class App:
     def _forget_keys(self) -> None:
         """Remove the keys that `acp-agent login` stored. Blocks. Raises ConfigError."""
         if self._process is None:
-            from acp_agent.store.credentials import CredentialStore  # noqa: PLC0415 - few users log out
-
             CredentialStore(os.environ).forget()
         else:
             self._process.forget_keys()
