@@ -15,8 +15,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.huge_pages import use_huge_pages
-from tests.quick_models import skip_docstrings
-from tests.worker_messages import send_in_batches, take_batches
 
 # The suite tries the same examples everywhere: a red run means a change and not luck. `make properties` gambles.
 _NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
@@ -68,22 +66,26 @@ def _is_script(program: str | None) -> bool:
 if _is_script(shutil.which("python3")):
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).resolve().parent), os.environ["PATH"]))
 
+_NOT_SHOWN = {"logstart", "logfinish"}
+"""Messages of a worker that change nothing of what is shown."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let a worker of xdist tell no more than the terminal shows, and seldom."""
-    send_in_batches(config)
+    """Let a worker of xdist tell no more than the terminal shows.
 
+    The other messages, four for each test, are packed and read in Python. That takes longer than many tests do.
+    """
+    worker = next((each for each in config.pluginmanager.get_plugins() if hasattr(each, "sendevent")), None)
+    if worker is None or config.get_verbosity() > 0 or config.option.durations is not None:
+        return
+    send = worker.sendevent
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Understand what a worker sends."""
-    take_batches(node)
+    def send_what_is_shown(name: str, **event: Any) -> None:
+        passed = name == "testreport" and event["data"]["outcome"] == "passed"
+        if name not in _NOT_SHOWN and not (passed and event["data"]["when"] != "call"):
+            send(name, **event)
 
-
-def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Prepare for the imports of all tests, in a process that collects them."""
-    if isinstance(collector, pytest.Session):
-        skip_docstrings()
+    worker.sendevent = send_what_is_shown
 
 
 gc.disable()  # until the tests are collected: looking for garbage takes a quarter of the time for that

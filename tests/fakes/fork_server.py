@@ -34,7 +34,6 @@ from anyio.abc import Process
 from tests.fakes.rehearsal import rehearse
 from tests.fakes.short_waits import VARIABLE, shorten, shorten_for_command
 from tests.huge_pages import use_huge_pages
-from tests.quick_models import skip_docstrings
 
 REQUEST_LIMIT = 256 * 1024  # bytes
 PREPARED_BY = "ACP_AGENT_TEST_PREPARED_BY"
@@ -45,7 +44,6 @@ def load_everything() -> None:
     """Import all of the agent and of its command line, and keep collections of garbage off it."""
     import acp_agent  # noqa: PLC0415 - the agents' modules, not the tests'
 
-    skip_docstrings()
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
         _read_tables(importlib.import_module(module.name))
     _keep_command_line()
