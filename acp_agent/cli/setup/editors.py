@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib.resources import files
@@ -18,6 +17,7 @@ from acp_agent.cli.setup.jsonc import JsoncNode, is_bare, node_at, value_at, wit
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import toml_table
 
 NAME = "acp-agent"  # the agent's name in the settings of editors
 
@@ -238,8 +238,8 @@ class MarimoFlag(EditorSetup):
 
     def _read(self, text: str) -> JsonObject:
         try:
-            return tomllib.loads(text.removeprefix("\ufeff"))
-        except tomllib.TOMLDecodeError as error:
+            return cast("JsonObject", toml_table(text.removeprefix("\ufeff")))
+        except ValueError as error:
             raise AgentError(f"{self.file} is no TOML: {error}; nothing was changed") from error
 
 

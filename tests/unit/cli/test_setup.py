@@ -373,7 +373,10 @@ def test_the_flag_of_marimo_is_set_and_taken_back(in_process, tmp_path, case):
     assert (file.read_bytes().decode() if file.exists() else None) == old
 
 
-@each_row("text", ["experimental = {}\n", "experimental.a = 1\n", "[experimental\n", "a = 'x\n"])
+DEEP = f"a = {'[' * 5000}{']' * 5000}\n"
+
+
+@each_row("text", ["experimental = {}\n", "experimental.a = 1\n", "[experimental\n", "a = 'x\n", DEEP])
 def test_a_configuration_of_marimo_that_cannot_be_edited_is_left_alone(in_process, tmp_path, text):
     file = tmp_path / "marimo.toml"
     file.write_text(text)
