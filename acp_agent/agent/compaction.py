@@ -30,7 +30,6 @@ from acp_agent.agent import summary
 from acp_agent.agent.history import History, messages_tokens, part_tokens, parts_tokens
 from acp_agent.core.data import frozen
 from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
-from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity
 from acp_agent.core.messages import Message, Role, ToolResultPart
 from acp_agent.core.ports import Provider
@@ -401,4 +400,4 @@ def _tokens(before: int, after: int) -> str:
 
 
 def _nothing_removed(why: str) -> ToolError:
-    return ToolError(Category.PERMANENT_FAILURE, f"The conversation was not summed up: {why}. Nothing was removed.")
+    return ToolError.permanent(f"The conversation was not summed up: {why}. Nothing was removed.")

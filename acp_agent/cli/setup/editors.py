@@ -65,7 +65,7 @@ class EditorSetup:
 
     def withdrawn(self, text: str, before: str | None) -> str | None:
         """Return the text without the settings, or None to remove the file. `before` is the text of the backup."""
-        del text, before
+        raise NotImplementedError
 
     def launch_in(self, text: str) -> AgentCommand | None:
         """Return the command that the file starts, or None if the settings are not in it."""
@@ -163,6 +163,9 @@ class OwnFile(EditorSetup):
         if text is not None and self.launch_in(text) is None:
             raise AgentError(f"{self.file} exists and was not written by `acp-agent setup`; nothing was changed")
         return self.shown(launch)
+
+    def withdrawn(self, text: str, before: str | None) -> str | None:
+        del text, before
 
     def launch_in(self, text: str) -> AgentCommand | None:
         found = re.match(

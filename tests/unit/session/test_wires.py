@@ -236,8 +236,8 @@ def test_a_skill_that_cannot_be_typed_is_told():
         ("~/help", False),
         ("~/fix", True),
     ]
-    extensions.problems = lambda: tuple(extensions._hidden_skills())  # type: ignore[method-assign]
-    extensions.sources = SimpleNamespace(waiting=())
+    told = tuple(extensions._hidden_skills())
+    extensions = made(SessionExtensions, problems=lambda: told, sources=SimpleNamespace(waiting=()))
     for minor, names in ((True, ["~/help", "~/fix"]), (False, ["~/help"])):
         assert [each.partition(":")[0] for each in extensions.troubles(minor=minor)] == names
 
