@@ -40,18 +40,16 @@ _TICK = 20_000_000
 """The time in nanoseconds within which a file system may give two writes the same timestamp."""
 
 
-def stamp(path: str) -> Stamp:
+def stamp(path: str, now: int | None = None) -> Stamp:
     """Return the current stamp of a file, or None if it does not exist. The file is not opened, and links are followed.
 
     A file that was written less than 20 ms ago gets a stamp that no later stamp equals, so it is read again. Otherwise
     a second write with the same timestamps could be missed.
+
+    now   the time in nanoseconds since 1970, if the caller knows it
     """
-    return _target_stamp(path, now_ns())
-
-
-def _target_stamp(path: str, now: int) -> Stamp:
     try:
-        return _stamp(os.stat(path), now)
+        return _stamp(os.stat(path), now_ns() if now is None else now)
     except (OSError, ValueError):
         return None
 
@@ -115,7 +113,7 @@ def _stamps(path: str, now: int) -> tuple[Stamp, Stamp]:
     except (OSError, ValueError):
         return None, None
     entry = _stamp(status, now)
-    return entry, _target_stamp(path, now) if stat.S_ISLNK(status.st_mode) else entry
+    return entry, stamp(path, now) if stat.S_ISLNK(status.st_mode) else entry
 
 
 def read_toml(path: str) -> dict[str, object] | None:

@@ -113,13 +113,13 @@ class Auditor:
     def _made(
         self, call: ToolCall, result: ToolResult, seconds: float, facts: CallFacts | None, trust: str
     ) -> ToolRecord:
-        ruling, envelope = result.ruling or Ruling(), result.envelope or {}
-        ran = "exit_code" in envelope
-        outcome = self._outcome(result, ran=ran)
-        code, signal, sent = envelope.get("exit_code"), envelope.get("signal"), call.arguments
-        subjects = facts.subjects if facts else ()
+        ruling, envelope, sent = result.ruling or Ruling(), result.envelope or {}, call.arguments
+        code, signal, ran = envelope.get("exit_code"), envelope.get("signal"), "exit_code" in envelope
+        outcome, subjects = self._outcome(result, ran=ran), facts.subjects if facts else ()
         place, sandbox = self._place(result, facts)
         opinion = facts.opinions[-1] if facts and facts.opinions else ""
+        # The session, `SESSION/schedule` in a scheduled turn, and behind that `/RUN` for a sub-agent.
+        maker = (self._caller.session_id[:_NAME], self._caller.turn(), call.agent.id if call.agent else "")
         return ToolRecord(
             tool=self._text(call.name, _NAME),
             call=recordable({"arguments": call.raw_arguments} if sent is None else sent, self._redact),
@@ -137,7 +137,7 @@ class Auditor:
             error_category=result.failure and result.failure.category,
             claim_source=_SOURCES.get(call.name) or (_SOURCES_OF_SUBJECTS[type(subjects[0])] if subjects else None),
             mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
-            caller_id=self._caller_id(call),
+            caller_id="/".join(filter(None, maker))[:_NAME],
             origin=None if call.origin is CallOrigin.MODEL else call.origin,
             phase=None if call.phase is Phase.EXECUTOR else call.phase,
             batch=call.batch[:_NAME] or None,
@@ -149,11 +149,6 @@ class Auditor:
             sandbox=sandbox,
             resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
         )
-
-    def _caller_id(self, call: ToolCall) -> str:
-        """Return who made a call: the session, `SESSION/schedule` in a scheduled turn, `.../RUN` for a sub-agent."""
-        agent = "" if call.agent is None else call.agent.id
-        return "/".join(filter(None, (self._caller.session_id[:_NAME], self._caller.turn(), agent)))[:_NAME]
 
     def _place(self, result: ToolResult, facts: CallFacts | None) -> tuple[ExecutionEnv | None, SandboxAround | None]:
         """Return where a call ran, and the sandbox around its command. Both are None for a call within the agent."""

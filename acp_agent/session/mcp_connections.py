@@ -317,7 +317,7 @@ class McpCatalogue:
 
     def is_starting(self, name: str) -> bool:
         """Return whether the server of a tool is starting."""
-        return self._servers.starting(name) is not None
+        return bool(self._servers.served) and self._servers.starting(name) is not None
 
     async def wait_for(self, name: str) -> None:
         """Wait for the server of a tool while it starts."""

@@ -291,8 +291,8 @@ class LocalCommand:
         elif self._background:
             while self._tree.living():
                 await to_thread.run_sync(self._tree.wait, _LOOK_AFTER, abandon_on_cancel=True)
-        elif self._tree.living():
-            await self._end_left_overs()
+        elif self._tree.living() and (ended := await to_thread.run_sync(self._tree.finish)):
+            self._note += f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
         await self._look_after()
         await self._reap()
         with anyio.move_on_after(_DRAIN):
@@ -326,12 +326,6 @@ class LocalCommand:
             with anyio.CancelScope(shield=True), contextlib.suppress(subprocess.TimeoutExpired):
                 await to_thread.run_sync(self._process.wait, _HELD)
         self._tree.reaped()
-
-    async def _end_left_overs(self) -> None:
-        """Give processes that outlive the shell a moment to finish, then end them."""
-        ended = await to_thread.run_sync(self._tree.finish)
-        if ended:
-            self._note += f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
 
     async def _read(self, stream: Stream, fd: int) -> None:
         data = b"more"
