@@ -369,11 +369,13 @@ async def test_a_notification_whose_handler_crashes_ends_nothing_else() -> None:
 
 
 async def test_only_so_many_requests_run_at_once_and_all_are_answered() -> None:
-    begun, release = 0, anyio.Event()
+    begun, full, release = 0, anyio.Event(), anyio.Event()
 
     async def held(_params: JsonObject, _incoming: Incoming) -> JsonObject:
         nonlocal begun
         begun += 1
+        if begun == MOST_RUNNING:
+            full.set()
         await release.wait()
         return {}
 
@@ -381,8 +383,7 @@ async def test_only_so_many_requests_run_at_once_and_all_are_answered() -> None:
     lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"held"}\n' % number for number in range(count))
     async with connected({"held": held}) as (_peer, other), anyio.create_task_group() as tasks:
         tasks.start_soon(anyio.to_thread.run_sync, other.send_raw, lines)
-        while begun < MOST_RUNNING:
-            await anyio.lowlevel.checkpoint()
+        await full.wait()
         for _ in range(100):
             await anyio.lowlevel.checkpoint()
         assert begun == MOST_RUNNING
