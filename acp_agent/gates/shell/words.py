@@ -383,6 +383,8 @@ def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], lim
     The first one has the most recent values. What operators make of the values is computed if it is simple.
     """
     names = _known_names(words, known)
+    if not names:
+        return [tuple([field for word in words for field in fields(word, {})])]
     found: dict[tuple[str, ...], None] = {}
     # Most words have few of the variables, so each is put together only once for the same values.
     own = [_own_places(word, names) for word in words]
@@ -441,6 +443,8 @@ def _most_fields(word: list[Piece], known: Mapping[str, tuple[str, ...]]) -> int
 
 def _known_names(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return the variables in words whose values are known, and those that `${!x}` may mean."""
+    if not known:
+        return []
     named = [piece for word in words for piece in word]
     meant = (value for piece in named if piece.operator == "!" for value in known.get(piece.variable, ()))
     return sorted(
