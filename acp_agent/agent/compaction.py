@@ -360,7 +360,7 @@ class Compactor:
             try:
                 text = await self._ask(provider, messages, focus, room, tokens)
             except ProviderError as error:
-                if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG:
+                if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG and not isinstance(error, summary.EmptySummary):
                     raise
                 # A fallback model with a smaller window may have answered.
                 room = min(room, (provider.context_window or _WINDOW) // 2)

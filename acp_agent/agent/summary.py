@@ -206,14 +206,20 @@ def summary_request(
     )
 
 
+class EmptySummary(ProviderError):
+    """The model answered without a text. Small models do that when they are given much to read."""
+
+
 async def ask(provider: Provider, request: ModelRequest, *, seconds: float) -> ModelDone:
-    """Return the answer. Raises ProviderError, also if it takes too long, is refused or is empty."""
+    """Return the answer. Raises EmptySummary, and ProviderError, also if it takes too long or is refused."""
     reply = Reply(_ignore, keeps=0)
     with anyio.move_on_after(seconds):
         done = await reply.read(provider.stream(request))
-        if done.stop is ModelStop.REFUSAL or not done.message.text.strip():
-            why = "refused to sum up" if done.stop is ModelStop.REFUSAL else "gave no summary"
-            raise ProviderError(f"{provider.name}/{provider.model} {why}", kind=ProviderErrorKind.PROTOCOL)
+        name = f"{provider.name}/{provider.model}"
+        if done.stop is ModelStop.REFUSAL:
+            raise ProviderError(f"{name} refused to sum up", kind=ProviderErrorKind.PROTOCOL)
+        if not done.message.text.strip():
+            raise EmptySummary(f"{name} gave no summary", kind=ProviderErrorKind.PROTOCOL)
         return done
     late = f"{provider.name}/{provider.model} gave no summary in {seconds:g} s"
     raise ProviderError(late, kind=ProviderErrorKind.TIMEOUT)

@@ -203,23 +203,23 @@ async def test_a_knowledge_block_that_fills_a_quarter_of_the_budget_is_summed_up
 
 
 FAILURES = {
-    "error": ProviderError("it answered 500", kind=ProviderErrorKind.SERVER),
-    "after text": Step(text="Half", failure=ProviderError("it broke off", kind=ProviderErrorKind.NETWORK)),
-    "broken off": Step(text="Half", ends=False),
-    "empty": say(" \n"),
-    "thoughts only": Step(thought="Hm."),
-    "calls only": use(call("read")),
-    "refusal": Step(text="No.", stop=ModelStop.REFUSAL),
-    "longer": say("much " * 50_000),
+    "error": [ProviderError("it answered 500", kind=ProviderErrorKind.SERVER)],
+    "after text": [Step(text="Half", failure=ProviderError("it broke off", kind=ProviderErrorKind.NETWORK))],
+    "broken off": [Step(text="Half", ends=False)],
+    "empty": [say(" \n")] * 2,
+    "thoughts only": [Step(thought="Hm.")] * 2,
+    "calls only": [use(call("read"))] * 2,
+    "refusal": [Step(text="No.", stop=ModelStop.REFUSAL)],
+    "longer": [say("much " * 50_000)],
 }
 
 
 @each_row("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_summary_that_fails_leaves_everything_and_the_turn_stops_at_80_percent(
-    failure: Step | ProviderError,
+    failure: list[Step | ProviderError],
 ) -> None:
     short = [says("w" * 300) for _ in range(3)]
-    talk = Compacting([*short, says("never asked for")], summaries=[failure, say("Better.")], budget=1000)
+    talk = Compacting([*short, says("never asked for")], summaries=[*failure, say("Better.")], budget=1000)
     for _ in range(3):
         await talk.prompt()
     before = talk.history.messages()
@@ -258,9 +258,15 @@ async def test_a_cancelled_summary_leaves_everything_and_the_next_one_works() ->
     assert talk.said == []
 
 
-async def test_a_conversation_too_long_for_the_writer_is_shown_to_it_in_less_detail() -> None:
-    too_long = ProviderError("too long", kind=ProviderErrorKind.CONTEXT_TOO_LONG)
-    talk = Compacting([says(LONG) for _ in range(30)], summaries=[too_long, say("Short.")], budget=200_000)
+@each_row(
+    "refused",
+    [ProviderError("too long", kind=ProviderErrorKind.CONTEXT_TOO_LONG), say(" \n")],
+    ids=["it says so", "it answers nothing"],
+)
+async def test_a_conversation_too_long_for_the_writer_is_shown_to_it_in_less_detail(
+    refused: Step | ProviderError,
+) -> None:
+    talk = Compacting([says(LONG) for _ in range(30)], summaries=[refused, say("Short.")], budget=200_000)
     talk.writer.context_window = 40_000
     await filled(talk, 30)
     await talk.compact()
