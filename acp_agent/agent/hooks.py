@@ -119,6 +119,7 @@ class Hooks:
     reports    the reports of work in the background. A turn waits for this work before it ends
     checks     check the work when the model has ended its answer
     session_ended  returns whether a turn was cancelled because the session ends, and not by the user
+    printed    returns what a cancelled call had printed, in a fence; empty for nothing. The argument is the call's id
     """
 
     selection: ToolSelection = field(default_factory=ToolSelection)
@@ -129,3 +130,4 @@ class Hooks:
     checks: AnswerChecks | None = None
     began: Callable[[], None] | None = None
     session_ended: Callable[[], bool] | None = None
+    printed: Callable[[str], str] = lambda _call_id: ""

@@ -1,7 +1,7 @@
 """The tool calls of one assistant message: valid ids, the order in which they run, and their results."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -138,13 +138,23 @@ class ToolCalls:
                     for pending in shown:
                         await toolset.refuse(pending.call, ToolResult.failed(NOT_RUN), announced=True)
 
-    def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
-        """Return every call with its result, in the order of the request. Calls that did not run have a failure."""
+    def outcomes(self, printed: Callable[[str], str]) -> list[tuple[ToolUsePart, ToolResult]]:
+        """Return every call with its result, in the order of the request. Calls that did not run have a failure.
+
+        printed   returns what a cancelled call had printed
+        """
         outcomes: list[tuple[ToolUsePart, ToolResult]] = []
         for pending in self._pending:
-            missing = _INTERRUPTED if pending.started else NOT_RUN
-            outcomes.append((pending.use, pending.result or ToolResult.failed(missing)))
+            result = pending.result
+            if result is None:
+                result = _interrupted(printed(pending.call.id)) if pending.started else ToolResult.failed(NOT_RUN)
+            outcomes.append((pending.use, result))
         return outcomes
+
+
+def _interrupted(printed: str) -> ToolResult:
+    result = ToolResult.failed(_INTERRUPTED)
+    return replace(result, text=f"{result.text}\n\nIts output until then:\n{printed}") if printed else result
 
 
 def result_part(use_id: str, result: ToolResult) -> ToolResultPart:

@@ -391,7 +391,7 @@ class _Turn:
         try:
             await calls.run(toolset, self._agent.limits.max_parallel_tools)
         finally:  # every call gets a result in the history, however the turn ends
-            outcomes = calls.outcomes()
+            outcomes = calls.outcomes(hooks.printed)
             counted = [outcome for outcome in outcomes if tool_id(outcome[0].name) not in polling]
             repetition = self._doom_loop.watch(counted)
             results = [result_part(use.id, result) for use, result in outcomes]

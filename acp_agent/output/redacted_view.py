@@ -19,7 +19,7 @@ from acp_agent.core.secrets import Redact
 from acp_agent.core.types import Json, JsonObject, Location
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import RedactionStream, Redactor
-from acp_agent.output.sanitize import Escapes, sanitize
+from acp_agent.output.sanitize import Escapes, fence, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
 """Line ends, also written as escapes, and the first and last line of a private key."""
@@ -33,6 +33,8 @@ _MOST_WAITING = 1024
 """How many bytes of an unfinished line may wait."""
 _TAIL = 8 * 1024
 """How many characters at the end of a cancelled call's output stay visible."""
+_MOST_CANCELLED = 64
+"""Of how many cancelled calls the output is kept for the model."""
 
 
 class RedactedEvents:
@@ -50,6 +52,7 @@ class RedactedEvents:
         self._redactor = redactor
         self._clock = clock
         self._live: dict[str, _Live] = {}
+        self._cancelled: dict[str, str] = {}  # the ends of the outputs of cancelled calls
 
     async def __call__(self, event: Event) -> None:
         redact = self._redactor
@@ -103,8 +106,20 @@ class RedactedEvents:
             )
         if live is not None and failure is not None and failure.category is ToolErrorCategory.CANCELLED:
             seen = redact(live.seen())  # redact again, since a carriage return may join pieces
-            result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
+            if seen:
+                self._keep(event.call_id, seen)
+                result = replace(result, display=f"{seen}\n\n{result.shown}")
         await self._emit(replace(event, name=redact(event.name), result=result))
+
+    def _keep(self, call_id: str, seen: str) -> None:
+        self._cancelled[call_id] = seen
+        if len(self._cancelled) > _MOST_CANCELLED:  # nobody asks about a call of the user or of a sub-agent
+            del self._cancelled[next(iter(self._cancelled))]
+
+    def output_of_cancelled(self, call_id: str) -> str:
+        """Return the end of what a cancelled call had printed, in a fence, and forget it. Empty for nothing."""
+        seen = self._cancelled.pop(call_id, "")
+        return fence(seen, call_id) if seen else ""
 
     def _openable(self, locations: Sequence[Location]) -> tuple[Location, ...]:
         """Return the locations whose paths contain no secret. A redacted path could not be opened."""

@@ -261,6 +261,7 @@ class SessionFactory:
                 tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
                 reports=self._agents,
                 checks=self._agents,
+                printed=self._emit.output_of_cancelled,
             ),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )

@@ -1,5 +1,6 @@
 """session/cancel, wherever the turn happens to be: answered `cancelled`, nothing left running, the session usable."""
 
+import re
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -8,7 +9,7 @@ import anyio
 import pytest
 
 from acp_agent.cli.agent_process import objects_at, text_at
-from tests.e2e.model_servers import stalling_model
+from tests.e2e.model_servers import listening_model, stalling_model
 from tests.e2e.test_taken_up import place
 from tests.fakes import editor as editors
 from tests.fakes.answers import Holding, never
@@ -146,6 +147,26 @@ async def test_what_a_cancelled_command_had_printed_stays_in_its_card_and_is_tol
         live, again = (text_at(objects_at(end.update, "content")[0], "content", "text") for end in ends)
         assert editor.recording.frames.index(ends[1]) >= start
         assert live == again == "```\none\ntwo\n\n[cancelled] operation aborted\n```"
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, None], ids=["here", "in the editor's terminal"])
+async def test_the_model_knows_what_a_cancelled_command_had_printed(tmp_path, capabilities):
+    offers = {} if capabilities is None else {"capabilities": capabilities}
+    call = ("bash", {"command": "echo one; echo two; sleep 1000"})
+    async with (
+        listening_model(call) as model,
+        editing(tmp_path, None, **offers, **model.options) as editor,
+    ):
+        session = await editor.open()
+        async with editor.prompting(session):
+            await editor.seen(lambda frame: "two" in str(frame.update.get("content") or frame.message.get("result")))
+            if editor.requests("terminal/output"):  # the next one is sent when the answer to the last was taken
+                await editor.requested("terminal/output", len(editor.recording.frames))
+            await editor.cancel(session)
+        await editor.say(session, "What did it print?")
+    result = next(each for each in model.requests[-1]["messages"] if each["role"] == "tool")
+    assert "The turn ended while this call ran" in result["content"]
+    assert re.search(r'Its output until then:\n<tool-output id="\w+">\none\ntwo\n</tool-output', result["content"])
 
 
 async def test_a_cancel_of_a_local_command_kills_its_whole_tree(tmp_path):

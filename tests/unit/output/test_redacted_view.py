@@ -113,6 +113,19 @@ async def test_what_was_seen_of_a_call_stays_when_it_is_cancelled():
     await shown.sink(ToolFinished("call", "bash", aborted, 1.0))
     last = shown.events[-1].result.shown
     assert last == "first line\nthe key is [REDACTED:token]\nhalf a li\n\n[cancelled] operation aborted"
+    told = shown.sink.output_of_cancelled("call")
+    assert "first line\nthe key is [REDACTED:token]\nhalf a li\n" in told
+    assert not shown.sink.output_of_cancelled("call"), "it is kept for one question only"
+
+
+async def test_of_many_cancelled_calls_that_nobody_asks_about_the_last_are_kept():
+    shown = Shown()
+    aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+    for n in range(100):
+        await shown.sink(ToolProgress(f"call {n}", output="some\n"))
+        await shown.sink(ToolFinished(f"call {n}", "bash", aborted, 1.0))
+    kept = [n for n in range(100) if shown.sink.output_of_cancelled(f"call {n}")]
+    assert kept == [*range(36, 100)]
 
 
 async def test_of_a_cancelled_call_that_overwrites_its_line_the_last_stays_and_no_secret_in_pieces():
