@@ -256,9 +256,8 @@ def _reads_itself(command: Command) -> bool:
     table, name, grammar = program_table(), command.name, grammar_of(command.tool)
     if name not in table.reads or overwrites(command) or next(doubts(command), None) is not None:
         return False
-    if grammar is None:
-        enters = name != "cd" or any(not word.startswith("-") for word in command.own)  # a bare `cd` goes home
-        return enters and (name in table.harmless or name in table.neutral)
+    if grammar is None:  # it does no harm with any words
+        return name != "cd" or any(not word.startswith("-") for word in command.own)  # a bare `cd` goes home
     if grammar.single and "--" in command.own:  # find does not end its options there
         return False
     if name not in table.unswayed and any(word.startswith(("*", "?", "[")) for word in command.patterns):

@@ -356,6 +356,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in files}
 
 
+def test_a_reading_program_without_a_grammar_does_no_harm_with_any_words():
+    names = {name for name in program_table().reads if " " not in name}
+    assert {name for name in names if grammar_of(name) is None} == {":", "cd", "echo", "false", "sleep", "true"}
+
+
 def test_everyday_reading_is_known():
     known = [text for text in everyday.COMMANDS if CommandFacts(text).only_reads]
     assert len(known) > 90
