@@ -247,10 +247,10 @@ def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
     if option.startswith("--"):
         name, equals, value = option.partition("=")
         matches = {(kind, each) for kind, known in kinds for each in known if each.startswith(name)}
-        exact = {(kind, each) for kind, each in matches if each == name}
-        if len(exact or matches) != 1:
+        meant = {(kind, each) for kind, each in matches if each == name} or matches
+        if len(meant) != 1:
             return None
-        return next(iter(exact or matches))[0], value if equals else None
+        return next(iter(meant))[0], value if equals else None
     return _bundle(wrapper, option)
 
 

@@ -89,6 +89,7 @@ _DECODERS = {
 
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
+_TRANSLATED = lazy_regex(r'(?<!\\)((?:\\\\)*)\$(?=")')
 _OFFSET = lazy_regex(r"(\$\{\w+:(?:(?: -)?\w*:)?)[ \t]*\$(?:(\w+)|\{(\w+)\})")
 _TOGGLED = lazy_regex(r"\$\{\w+~~?[^{}]*\}")
 _TIMED = lazy_regex(r"(?:\btime\b(?:[ \t]+-p)?|!)[ \t]+(?=(?:while|until|for|if|case|select)\b|[({])")
@@ -461,10 +462,12 @@ def spellings(text: str) -> tuple[str, ...]:
     """
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # The parser takes `{fd}` for a word, a lone $ and the word on the next line for a variable, and the loop in
-    # `time while ...` for a command. It cannot read `${x:$n}` and `${x~~}`. The letters that the latter changes are
-    # lower ones in the name of each blocked program.
+    # The parser takes `{fd}` for a word, a lone $ and the word on the next line for a variable, the $ of `a$"b"` for a
+    # part of the word, and the loop in `time while ...` for a command. It cannot read `${x:$n}` and `${x~~}`. The
+    # letters that the latter changes are lower ones in the name of each blocked program.
     strange = _TIMED.sub("", _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">"))
+    if '$"' in strange:  # without the $, every quote begins and ends what it did before
+        strange = _TRANSLATED.sub(r"\1", strange)
     if "${" in strange:
         strange = _TOGGLED.sub(lambda match: match[0].replace("~", ","), strange)
         strange = _OFFSET.sub(r"\1\2\3", _OFFSET.sub(r"\1\2\3", strange))  # the offset, then the length

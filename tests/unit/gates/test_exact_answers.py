@@ -574,6 +574,17 @@ def test_characters_that_nobody_sees_part_no_word():
         assert meant in spellings(text), text
 
 
+def test_a_translated_string_is_no_other_word_than_a_string():
+    assert [command.argv for command in survey('$"ls" x').commands] == [("ls", "x")]
+    for text, meant in (
+        ('s$"udo" x', 's"udo" x'),
+        ('echo "5$" $"x"', 'echo "5" "x"'),
+        ('echo \\$"x"', 'echo \\$"x"'),  # an escaped $
+        ('echo \\\\$"x"', 'echo \\\\"x"'),
+    ):
+        assert meant in spellings(text), text
+
+
 def test_letters_behind_a_control_escape_are_control_characters():
     assert ansi_c(r"\ca\cB\c[") == "\x01\x02\x1b"
 
