@@ -90,6 +90,10 @@ _DECODERS = {
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
 _TRANSLATED = lazy_regex(r'(?<!\\)((?:\\\\)*)\$(?=")')
+_SPLIT_WORD = lazy_regex(r"(?<=[\"'}])(?<!\$')\\(?=[A-Za-z])")
+_VARIABLE = r"(?<!\\)\$(?:[@*1-9]|\{[@*1-9]\}|[A-Za-z_]\w*+|\{[A-Za-z_]\w*\})"
+_VARIABLE_BEFORE_LETTER = lazy_regex(_VARIABLE + r"(?=(?:[\"'$]|\\\n)*[A-Za-z{\\])")
+_VARIABLE_BEHIND_LETTER = lazy_regex(r"([A-Za-z}](?:[\"']|\\\n)*)" + _VARIABLE)
 _OFFSET = lazy_regex(r"(\$\{\w+:(?:(?: -)?\w*:)?)[ \t]*\$(?:(\w+)|\{(\w+)\})")
 _TOGGLED = lazy_regex(r"\$\{\w+~~?[^{}]*\}")
 _TIMED = lazy_regex(r"(?:\btime\b(?:[ \t]+-p)?|!)[ \t]+(?=(?:while|until|for|if|case|select)\b|[({])")
@@ -468,6 +472,10 @@ def spellings(text: str) -> tuple[str, ...]:
     strange = _TIMED.sub("", _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">"))
     if '$"' in strange:  # without the $, every quote begins and ends what it did before
         strange = _TRANSLATED.sub(r"\1", strange)
+    if "\\" in strange:  # the parser ends the word 'a'\b behind the quote
+        strange = _SPLIT_WORD.sub("", strange)
+    if "$" in strange:  # a variable next to letters may be empty; others stay, as in `rm -rf $folder/`
+        strange = _VARIABLE_BEHIND_LETTER.sub(r"\1", _VARIABLE_BEFORE_LETTER.sub("", strange))
     if "${" in strange:
         strange = _TOGGLED.sub(lambda match: match[0].replace("~", ","), strange)
         strange = _OFFSET.sub(r"\1\2\3", _OFFSET.sub(r"\1\2\3", strange))  # the offset, then the length

@@ -9,7 +9,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +203,39 @@ def strings(seed: int, count: int) -> Iterator[str]:
         if not _WRITES_ELSEWHERE.search(text):  # whoever runs the tests as root would find the files in `/`
             given += 1
             yield text
+
+
+_DISGUISES: tuple[Callable[[str], str], ...] = (
+    *(f"{before}{{}}{after}".format for before, after in (("", ""), ("'", "'"), ('"', '"'), ("$'", "'"), ('$"', '"'))),
+    *(f"{before}{{}}".format for before in ("${{u}}", "$*", "$9", '"$@"', "$''", '$""', "\\\n")),
+    *(f"{{}}{after}".format for after in ("''", "\\\n")),
+    *(f"${{{{{name}{{}}}}}}".format for name in ("u:-", "u-", "v:+", "HOME:+")),
+    *(f'"${{{{{name}{{}}}}}}"'.format for name in ("u:-", "HOME+")),
+    '"$u"{}'.format,
+    '$u"{}"'.format,
+    lambda text: "".join(f"\\{letter}" for letter in text),
+    lambda text: "$'" + "".join(f"\\x{ord(letter):02x}" for letter in text) + "'",
+    lambda text: "$'" + "".join(f"\\{ord(letter):03o}" for letter in text) + "'",
+)
+"""Ways to write some letters that bash reads as these letters, where `v` and `HOME` are set, and `u` is not."""
+_PLACES = (
+    *("{} ls", "{} ls", "x={}; $x ls", "x={}\n$x ls", "if true; then {} ls; fi", "true && {} ls", "( {} ls )"),
+    *("f() {{ {} ls; }}; f", "{{ {} ls; }}", "! {} ls", "time {} ls", "env {} ls", "bash -c {}", "eval {} ls"),
+    *("A=1 {} ls", ">o {} ls", "for i in {}; do $i ls; done", "echo x | {} ls", "$(echo {}) ls", "command {} ls"),
+    *("case x in x) {} ls;; esac", "set -- {}; $1 ls", "a=({} x); ${{a[0]}} ls", "nice {} ls", "[[ x ]] && {} ls"),
+)
+
+
+def disguised(word: str, seed: int, count: int) -> Iterator[str]:
+    """Command lines that run a program, whose name is written in pieces, each in another way."""
+    choose = random.Random(seed)
+    for _ in range(count):
+        left, parts = word, list[str]()
+        while left:
+            size = choose.randint(1, len(left))
+            parts.append(choose.choice(_DISGUISES)(left[:size]))
+            left = left[size:]
+        yield f"v=1; {choose.choice(_PLACES).format(''.join(parts))}"
 
 
 VARIABLES = ("A", "B", "PATH", "HOME", "BASH_ENV", "ENV", "LS_COLORS", "CDPATH", "GLOBIGNORE", "LC_ALL")

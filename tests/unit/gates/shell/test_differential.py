@@ -11,7 +11,7 @@ from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
 from acp_agent.gates.shell.command import ShellText
 from tests.sizes import sized
-from tests.unit.gates.differential import Bash, escapes, proven, settings, strings
+from tests.unit.gates.differential import Bash, disguised, escapes, proven, settings, strings
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -59,4 +59,13 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path):
     ]
     print(f"\n{len(texts)} strings with a blocked word, {len(ran)} ran it")
     assert len(ran) > 25
+    assert [text for text in ran if not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)] == []
+
+
+@pytest.mark.timeout(300)
+def test_a_blocked_program_is_refused_however_its_name_is_written(tmp_path):
+    texts = list(disguised("sudo", 11, sized(300, 6000)))
+    runs = Bash.install(tmp_path).run(texts)
+    ran = [text for text, each in zip(texts, runs, strict=True) if "sudo" in {one.words[0] for one in each.programs}]
+    assert len(ran) > len(texts) * 0.9
     assert [text for text in ran if not isinstance(judge(ShellText(text), BlocklistPolicy()), Deny)] == []
