@@ -11,7 +11,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.secrets import Redact, Secrecy, secrecy
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.shape import Field
-from acp_agent.text import NOTE_SIZE, counted, title, visible
+from acp_agent.text import NOTE_SIZE, counted, lazy_regex, title, visible
 from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, quote, relative
 from acp_agent.workspace.text_files import noted
 
@@ -27,6 +27,8 @@ _MOST_LOCATIONS = 10
 """Files of a result that the editor is offered to open."""
 _NOT_AS_WINDOWS = "[files in Windows-1252 match such characters only if path names the file]"
 _ONE_LINE = "[each line is searched alone, so a line break matches nothing; context shows the lines around a match]"
+_NO_LINE_BREAK = lazy_regex(r"\\[^n]|\[\^(?:\\.|[^]\\])*\]")
+"""Parts of a pattern that match no line break: other escapes, and classes such as `[^\\n]`."""
 
 
 class GrepParams(Params):
@@ -168,7 +170,8 @@ def _why_none(pattern: str) -> Iterator[str]:
     """Yield why a pattern may have no match although the text is there."""
     if not pattern.encode("cp1252", "ignore").isascii():
         yield _NOT_AS_WINDOWS
-    if "\n" in pattern or "\\n" in pattern:
+    rest = _NO_LINE_BREAK.sub("", pattern)
+    if "\n" in rest or "\\n" in rest:
         yield _ONE_LINE
 
 

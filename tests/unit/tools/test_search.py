@@ -322,10 +322,15 @@ async def test_no_match_says_which_pattern():
     assert "[files in Windows-1252 match" in (await Workbench(TREE).run("grep", pattern="für")).text
 
 
-@pytest.mark.parametrize("pattern", ["a\nb", r"a\nb"])
+@pytest.mark.parametrize("pattern", ["a\nb", r"a\nb", r"[^x]\n", r"\\\n", r"[\n]", r"x\[^\n\]"])
 async def test_no_match_of_a_pattern_with_a_line_break_says_that_lines_are_searched(pattern: str):
     found = await Workbench({"f": "a\nb\n"}).run("grep", pattern=pattern)
     assert found.text.split("\n")[-1].startswith("[each line is searched alone")
+
+
+@pytest.mark.parametrize("pattern", [r"a[^\n]*z", r"a[^\]\r\n]+z", r"C:\\new", r"\\\\n"])
+async def test_no_match_of_a_pattern_that_wants_no_line_break_says_nothing_of_lines(pattern: str):
+    assert (await Workbench({"f": "a\nb\n"}).run("grep", pattern=pattern)).text == f"No matches for: {pattern}"
 
 
 async def test_a_bad_pattern_is_an_error_for_the_model():
