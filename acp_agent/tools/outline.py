@@ -5,6 +5,7 @@ A tree-sitter grammar reads each file. A line of the outline is what stands in t
 language server is asked, if the editor lends it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -137,15 +138,16 @@ class Outline(Tool[OutlineParams]):
             if inside:
                 files.append((visible(relative(name, base)), inside))
                 outer += 1 + len(_down_to(0, inside))
-        depths = range(_MOST_DEPTH, 0, -1)
-        fitting = (depth for depth in depths if sum(1 + len(_down_to(depth, each)) for _, each in files) <= _MOST_LINES)
-        depth = next(fitting, 0)
+        at_depth = Counter(symbol.depth for _, inside in files for symbol in inside)
+        depth, needed = 0, len(files) + at_depth[0]
+        while depth < _MOST_DEPTH and (needed := needed + at_depth[depth + 1]) <= _MOST_LINES:
+            depth += 1
         lines = list[str]()
         for name, inside in files:
             lines += [name, *_shown(_down_to(depth, inside), max(_MOST_LINES - len(lines), 1))]
         if not lines:
             lines.append(f"No symbols below {path} in files of a known language")
-        if any(symbol.depth > depth for _, inside in files for symbol in inside):
+        if max(at_depth, default=0) > depth:
             lines.append("[inner symbols are not shown: give the path of a file]")
         if left_out or found.more:
             word = "file" if left_out == 1 and not found.more else "files"

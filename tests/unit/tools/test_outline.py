@@ -1,5 +1,9 @@
 """The outline of files in every language it knows, of folders, and what it says where it cannot help."""
 
+import sys
+from collections import Counter
+from types import FrameType
+
 import pytest
 
 from acp_agent.core.errors import ToolError
@@ -135,6 +139,24 @@ async def test_of_nested_symbols_as_many_levels_are_shown_as_fit():
 
     assert shown[:3] == ["f00.cpp", "    1  namespace n", "    2    class A"]
     assert len(shown) == 31
+
+
+async def test_the_symbols_of_a_large_folder_are_not_gone_through_once_a_level():
+    inner = "".join(f"    def m{number}(self): pass\n" for number in range(60))
+    bench = Workbench({f"f{number:02}.py": f"class A{number}:\n{inner}" for number in range(10)})
+    calls = Counter[str]()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        calls[frame.f_code.co_name] += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        await bench.run("outline", path=".")
+    finally:
+        sys.setprofile(before)
+
+    assert calls["_down_to"] <= 2 * 10
 
 
 async def test_an_unknown_kind_of_file_says_which_are_known() -> None:
