@@ -7,7 +7,7 @@ assumes what a command line most likely does, leaves variables unknown, and give
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_agent.core.data import frozen
@@ -226,7 +226,9 @@ def _is_silent(words: tuple[str, ...]) -> bool:
     if name == "git":
         if arguments[:1] == ["add"]:
             return all(word[:1] != "-" or word in _ADDING for word in arguments)
-        return not (_QUIET.isdisjoint(arguments) or _QUIET_IN_GIT.isdisjoint(arguments))
+        pairs = pairwise(("", *arguments))
+        command = next((word for before, word in pairs if word[:1] != "-" and before not in ("-C", "-c")), "")
+        return command in _QUIET_IN_GIT and not _QUIET.isdisjoint(arguments)
     if name in _SILENT_UNLESS_VERBOSE:
         return not any(word == "--verbose" or (word[:1] == "-" != word[1:2] and "v" in word) for word in arguments)
     return name in _SILENT

@@ -84,6 +84,7 @@ def test_a_silent_command_is_left_out(text: str) -> None:
         *("cp -v a b", "rm --verbose x", "mkdir -pv x", "source setup.sh", "source", "pushd x"),
         *("sed -e s/i/j/ x", "sed", "perl -ne print x", "perl x.pl -i", "git add -v x", "git add -n x"),
         *("git stash", "git log -n 3", "git log -q", "git show --quiet x"),
+        *("git log -q merge", "git show -q stash", "git -C commit log -q", "git -c a=b diff -q -- push"),
     ],
 )
 def test_a_command_that_may_print_is_not(first: str) -> None:
