@@ -121,13 +121,14 @@ class Outline(Tool[OutlineParams]):
     async def _folder(self, path: str, context: ToolContext) -> str:
         """Return the outlines of the files below a folder, each under its path, until the lines are used up.
 
-        If they would be too many lines, inner symbols are left out, so that more files are shown.
+        If they would be too many lines, inner symbols are left out, so that more files are shown. Symbols in a
+        namespace are not inner ones.
         """
         found = await context.files.find(path, f"**/*.{{{','.join(_LANGUAGES)}}}", _MOST_FILES)
         base = context.files.resolve(".", Access.LIST)
-        files, outer, left_out = list[tuple[str, Sequence[OutlineSymbol]]](), 0, 0
+        files, at_level, left_out = list[tuple[str, Sequence[tuple[int, OutlineSymbol]]]](), Counter[int](), 0
         for name in found.paths:
-            if outer >= _MOST_LINES:
+            if len(files) + at_level[0] >= _MOST_LINES:
                 left_out += 1
                 continue
             try:
@@ -136,18 +137,18 @@ class Outline(Tool[OutlineParams]):
                 left_out += 1
                 continue
             if inside:
-                files.append((visible(relative(name, base)), inside))
-                outer += 1 + len(_down_to(0, inside))
-        at_depth = Counter(symbol.depth for _, inside in files for symbol in inside)
-        depth, needed = 0, len(files) + at_depth[0]
-        while depth < _MOST_DEPTH and (needed := needed + at_depth[depth + 1]) <= _MOST_LINES:
-            depth += 1
+                files.append((visible(relative(name, base)), levels := [*_levels(inside)]))
+                at_level.update(level for level, _ in levels)
+        deepest, needed = 0, len(files) + at_level[0]
+        while deepest < _MOST_DEPTH and (needed := needed + at_level[deepest + 1]) <= _MOST_LINES:
+            deepest += 1
         lines = list[str]()
-        for name, inside in files:
-            lines += [name, *_shown(_down_to(depth, inside), max(_MOST_LINES - len(lines), 1))]
+        for name, levels in files:
+            fitting = [symbol for level, symbol in levels if level <= deepest]
+            lines += [name, *_shown(fitting, max(_MOST_LINES - len(lines), 1))]
         if not lines:
             lines.append(f"No symbols below {path} in files of a known language")
-        if max(at_depth, default=0) > depth:
+        if max(at_level, default=0) > deepest:
             lines.append("[inner symbols are not shown: give the path of a file]")
         if left_out or found.more:
             word = "file" if left_out == 1 and not found.more else "files"
@@ -155,8 +156,15 @@ class Outline(Tool[OutlineParams]):
         return "\n".join(lines)
 
 
-def _down_to(depth: int, symbols: Sequence[OutlineSymbol]) -> Sequence[OutlineSymbol]:
-    return [symbol for symbol in symbols if symbol.depth <= depth]
+def _levels(symbols: Sequence[OutlineSymbol]) -> Iterator[tuple[int, OutlineSymbol]]:
+    """Yield each symbol with its level: how many symbols it is in, namespaces not counted."""
+    namespaces: list[int] = []  # the depths of the namespaces around the next symbol
+    for symbol in symbols:
+        while namespaces and namespaces[-1] >= symbol.depth:
+            namespaces.pop()
+        yield symbol.depth - len(namespaces), symbol
+        if f"{symbol.text} ".startswith(("namespace ", "inline namespace ")):
+            namespaces.append(symbol.depth)
 
 
 async def _file(path: str, context: ToolContext) -> Sequence[OutlineSymbol]:

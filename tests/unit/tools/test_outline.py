@@ -141,6 +141,22 @@ async def test_of_nested_symbols_as_many_levels_are_shown_as_fit():
     assert len(shown) == 31
 
 
+async def test_a_class_in_a_namespace_counts_as_outer_in_a_large_folder():
+    inner = "".join(f"    int m{number}();\n" for number in range(3))
+    text = f"namespace n {{\ninline namespace v1 {{\nclass A {{\n{inner}}};\n}}\nint f();\n}}\n"
+    bench = Workbench({f"f{number:03}.cpp": text for number in range(120)})
+
+    shown = (await bench.run("outline", path=".")).text.split("\n")
+
+    outer = ["    1  namespace n", "    2    inline namespace v1", "    3      class A", "    9    int f()"]
+    assert shown[:5] == ["f000.cpp", *outer]
+    assert shown[-7:-2] == ["f099.cpp", *outer]
+    assert shown[-2:] == [
+        "[inner symbols are not shown: give the path of a file]",
+        "[20 files not shown: give a smaller path]",
+    ]
+
+
 async def test_the_symbols_of_a_large_folder_are_not_gone_through_once_a_level():
     inner = "".join(f"    def m{number}(self): pass\n" for number in range(60))
     bench = Workbench({f"f{number:02}.py": f"class A{number}:\n{inner}" for number in range(10)})
@@ -156,7 +172,7 @@ async def test_the_symbols_of_a_large_folder_are_not_gone_through_once_a_level()
     finally:
         sys.setprofile(before)
 
-    assert calls["_down_to"] <= 2 * 10
+    assert 0 < calls["_levels"] <= 10 * (61 + 1)
 
 
 async def test_an_unknown_kind_of_file_says_which_are_known() -> None:
