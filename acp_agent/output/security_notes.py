@@ -212,7 +212,7 @@ TELLING = _lines(
 _PIECE = 256 * 1024
 _MOST_WARNINGS = 20
 _MOST_ERRORS = 40
-_FEW_ERRORS = 15  # of too many errors with fewer messages, so many are listed
+_FEW_ERRORS = 15  # if there are too many errors, only so many lines may repeat a message
 _MOST_SUSPECTS = 15
 _LONGEST_LINE = 500  # characters shown of a line
 _LONGEST_COMPARED = 2000  # characters by which lines are compared
@@ -250,8 +250,7 @@ def preserved(raw: str, filtered: str, whole: str = "", *, suspects: bool = Fals
     suspects   whether lines that only contain a word such as "failed" are listed too, if there are fewer than 15
                errors. The last ones are listed, so that errors and such lines are at most 15 together
 
-    If there are more errors, those of compilers, tests and crashes come before those of logs, different messages before
-    the same message at other places, and later before earlier. Of the same messages then only a few are listed.
+    If there are more errors, `_most_telling_first` says which of them are listed.
     """
     if raw == filtered:
         return ""
@@ -294,10 +293,11 @@ def _own(own: Mapping[str, str], parts: Iterable[list[str]]) -> Iterator[list[st
 
 
 def _most_telling_first(lines: list[str]) -> tuple[list[str], int]:
-    """Return lines that report errors, later ones first, and before them one of each message. Return how many to list.
+    """Return lines that report errors, the most telling ones first, and how many of them to list.
 
-    Messages that differ in more than numbers come first. Lines that match only the expressions for logs come last.
-    If there are too many, the same messages at other places are listed only up to the fifteenth line.
+    Errors of compilers, tests and crashes come before those of logs, then one line of each message before the same
+    message at other places, and among these later lines before earlier ones. Messages that differ in more than numbers
+    come first. If there are too many lines, a message is repeated only in the first 15 of them.
     """
     data = encoded("\n".join(lines))
     plain = frozenset(line for patterns in ERRORS[:-1] for line in _split(patterns.lines(data)))
@@ -305,8 +305,12 @@ def _most_telling_first(lines: list[str]) -> tuple[list[str], int]:
     messages = {line: _without_place(line) for line in lines}
     one_each = frozenset({message: line for line, message in messages.items()}.values())  # the last line of each
     numbered = frozenset({_NUMBER.sub("", message): line for line, message in messages.items()}.values())
-    most = _MOST_ERRORS if len(lines) <= _MOST_ERRORS else min(max(len(one_each), _FEW_ERRORS), _MOST_ERRORS)
-    return sorted(last, key=lambda line: (line not in plain, line not in numbered, line not in one_each)), most
+    ranked = sorted(last, key=lambda line: (line not in plain, line not in numbered, line not in one_each))
+    if len(lines) <= _MOST_ERRORS:
+        return ranked, _MOST_ERRORS
+    rest = sorted(ranked[_FEW_ERRORS:], key=lambda line: line not in one_each)
+    other = sum(line in one_each for line in rest)
+    return [*ranked[:_FEW_ERRORS], *rest], min(_FEW_ERRORS + other, _MOST_ERRORS)
 
 
 def _without_place(line: str) -> str:

@@ -129,6 +129,16 @@ def test_each_missing_symbol_is_listed_before_another_use_of_one():
     assert listed.endswith("[86 more errors left out]"), "fifteen lines are enough to show four messages"
 
 
+def test_an_error_of_a_log_is_listed_beside_hundreds_of_one_message_of_a_compiler():
+    same = "".join(f"src/w_{i}.c:{i}:9: error: too few arguments to function 'push'\n" for i in range(300))
+    logged = "curl: (22) The requested URL returned error: 404\n"
+    listed = preserved(logged + same + "".join(logged.replace("404", str(at)) for at in range(500, 503)), "")
+    assert [line.partition(": ")[2] for line in listed.splitlines() if "curl" in line] == [
+        f"curl: (22) The requested URL returned error: {code}" for code in (404, 500, 501, 502)
+    ]
+    assert listed.count("too few arguments") == 15
+
+
 @each_row(
     "line, reported",
     [
