@@ -211,8 +211,8 @@ def demo(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)  # ends the demo as Ctrl-C does, and its folder is removed
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell starts its background jobs like this. An event loop replaces only Python's own handler by one that
-        # cancels the main task.
+        # A shell starts its background jobs with SIGINT ignored. Then an event loop does not cancel the main task at
+        # SIGINT: it does so only in place of Python's own handler.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="acp-agent-demo-") as folder:
         base = Path(os.path.realpath(folder))

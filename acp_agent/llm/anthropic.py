@@ -202,9 +202,9 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
 
 
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
-"""The end of a marked block or tool, in place of its bracket."""
+"""It replaces the last bracket of a block or tool that gets a cache mark."""
 _NEXT: Final = {role: b']},{"role":"%s","content":[' % role.value.encode() for role in Role}
-"""What ends a message and begins one of this role."""
+"""The JSON between two messages, by the role of the second."""
 _CACHEABLE: Final = frozenset({"text", "image", "tool_use", "tool_result"})
 _DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")

@@ -153,7 +153,7 @@ def thought_digests(request: "ModelRequest", *, opaque: bool) -> frozenset[str]:
 
 
 def without_thoughts(message: Message, unwanted: frozenset[str] | None) -> Message:
-    """Return the message without the thoughts and opaque parts that have these digests, or without any if None."""
+    """Return the message without the thoughts and opaque parts that have these digests; for None, without any."""
     if unwanted is not None and not unwanted:
         return message
     thoughts = (ThoughtPart, OpaquePart)
@@ -271,9 +271,9 @@ Written: TypeAlias = tuple[bytes, ...]
 
 
 def write_body(members: Mapping[str, Json | Written]) -> bytes:
-    """Return an object. Members that are written already stand last and are copied once, since they may be long.
+    """Return an object with these members. Those that are written already come last.
 
-    members   with ASCII names for those that are written; at least one is not
+    members   at least one that is not written. The names of the written ones are ASCII
     """
     short: JsonObject = {name: value for name, value in members.items() if not isinstance(value, tuple)}
     pieces = [write(short)[:-1]]
@@ -290,7 +290,10 @@ def write_array(items: Iterable[bytes]) -> Written:
 
 
 class _SameTool:
-    """A key of a cache for a tool in one form. Tools are the same if their words and the parameters object are."""
+    """The key of a tool in a cache. Two tools are equal if they have the same name, description and parameters object.
+
+    form   how the tool is written, which is a part of the key
+    """
 
     def __init__(self, form: Callable[[ToolSpec], JsonObject], spec: ToolSpec) -> None:
         self.form, self.spec = form, spec
@@ -339,7 +342,7 @@ class RequestWriter:
     Only what is new is serialized, since a conversation may be long.
 
     message   returns the JSON of a message, without brackets if it is several objects; may be empty
-    tool      returns a tool as the API takes it: a function of a module, since all sessions share the JSON of tools
+    tool      returns a tool as the API takes it. It is a function of a module, so that all sessions share its results
     """
 
     def __init__(

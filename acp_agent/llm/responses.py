@@ -433,7 +433,7 @@ class ResponsesProvider(HttpProvider):
         return request_body(self._endpoint, request, self._quirks, self._writer)
 
     def _adapts(self, request: ModelRequest, error: ProviderError) -> bool:
-        """Remember the reasoning or the part of the request that the server refuses. Return False if it is none new."""
+        """Remember the reasoning or the part of the request that the server refuses. Return False if it is known."""
         quirk, sent = quirk_in(error, REFUSALS), frozenset[str]()
         if refuses_thoughts(error) and ResponsesQuirk.NO_THOUGHTS not in self._quirks:
             sent = thought_digests(request, opaque=True) - self._refused

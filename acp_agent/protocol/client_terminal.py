@@ -500,7 +500,7 @@ class EditorCommand:
 
 
 def _log_failure(message: str, task: "asyncio.Task[None]") -> bool:
-    """Log the exception of a task beside a command, and return whether it has one. The command goes on all the same."""
+    """Log the exception with which a task has ended. Return whether there is one. The command goes on."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         _log.error(message, exc_info=error)

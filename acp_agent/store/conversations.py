@@ -1,4 +1,4 @@
-"""Rows that belong to a conversation: itself, summaries of older messages, long outputs, and scheduled prompts.
+"""The rows of a conversation: its own, summaries of older messages, long outputs, and scheduled prompts.
 
 A conversation's row may be stored before its session, since outputs and summaries need a row to refer to. After a
 session was deleted, a process that still writes to it cannot bring it back.

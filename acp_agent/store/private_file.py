@@ -151,7 +151,7 @@ ASK_AGAIN = ", and you will be asked again"
 
 
 def free_name(stem: str, extension: str = "") -> str:
-    """Return the first of the names `stem`, `stem-1`, `stem-2`, ..., each with the extension, that nothing has."""
+    """Return the first free name of `stem`, `stem-1`, `stem-2` and so on, with the extension."""
     names = (f"{stem}{f'-{number}' if number else ''}{extension}" for number in count())
     return next(name for name in names if not os.path.lexists(name))
 

@@ -49,10 +49,9 @@ class SeenFiles:
         self._files = OrderedDict(files)
         self._texts = OrderedDict[str, None]((path, None) for path, file in files.items() if file.text is not None)
         self._unnamed = set[str]()  # files whose path holds a secret
-        self._known = OrderedDict[
-            tuple[str, str], str
-        ]()  # by agent and path, the digest of the file that the agent knows
-        self._refusals = OrderedDict[tuple[str, str], None]()  # by message and path, the calls that were refused
+        # By agent and path, the digest of the file that the agent knows; by message and path, the refused calls.
+        self._known = OrderedDict[tuple[str, str], str]()
+        self._refusals = OrderedDict[tuple[str, str], None]()
         self._version = self._kept_version = 0
         self._kept = files
 

@@ -227,7 +227,7 @@ def only_reads(command: Command) -> bool:
 
     Which files it reads is for the gates to judge: its paths may lead out of the roots or to secrets.
     """
-    return not command.stdin and _only_reads(command)  # so that no long here-document is kept in the cache
+    return not command.stdin and _only_reads(command)  # the cache must keep no long here-document
 
 
 @lru_cache(64)  # several gates ask about each command of a call

@@ -65,7 +65,7 @@ class Walk:
     _unseen: list[Unseen] = field(default_factory=list[Unseen])
     _texts: int = 0
     _input: str = ""
-    _printed: str = ""  # by the last substitution
+    _printed: str = ""  # what the last substitution prints
     _operator: str = ""
     _left: bool = False
     _scopes: tuple[str, ...] = ()

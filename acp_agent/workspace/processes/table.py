@@ -73,7 +73,7 @@ class Status:
 class ProcessTable(Protocol):
     """The processes of this machine. A process that is gone has no status, no children and no mark.
 
-    The methods with a body return what is true of a system that does not tell.
+    The methods with a body are for systems that do not give the information.
     """
 
     def status(self, pid: int) -> Status | None:
