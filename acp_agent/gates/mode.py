@@ -21,12 +21,9 @@ from acp_agent.core.types import (
 )
 from acp_agent.gates.gate import CallFacts, Gate
 
-# Some clients call find_path, list_directory and memory_search "other".
-_READING = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK, ToolKind.OTHER))
-_PLANNING = _READING | {ToolKind.SWITCH_MODE}
-
-
-_LONGEST_NAME = 40
+_READING_KINDS = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK, ToolKind.OTHER))
+"""The kinds of tools that may only read. Without `acp.rich_kinds`, find_path and list_directory have the kind OTHER."""
+_LONGEST_NAME = 40  # characters of a command that the refusal quotes
 _LEAVING = "the user leaves the mode with the editor's mode selector, or by typing /mode code"
 
 
@@ -35,10 +32,8 @@ def offered_in(mode: Mode, spec: ToolSpec) -> bool:
     match mode:
         case Mode.CODE:
             return True
-        case Mode.ARCHITECT:
-            return spec.commands or (not spec.mutates and spec.kind in _PLANNING)
-        case Mode.ASK:
-            return spec.commands or (not spec.mutates and spec.kind in _READING)
+        case Mode.ARCHITECT | Mode.ASK:
+            return spec.commands or (not spec.mutates and spec.kind in _READING_KINDS)
         case _:
             assert_never(mode)
 
@@ -48,9 +43,8 @@ class ModeGate(Gate):
 
     A sub-agent may have a stricter mode than the session.
 
-    ask         allows reading, searching and fetching, and commands that only read
-    architect   allows the same and changing the mode: it plans, but neither writes nor executes
-    code        allows everything
+    ask, architect   allow reading, searching and fetching, and commands that only read
+    code             allows everything
     """
 
     name = "mode"
@@ -89,7 +83,7 @@ class ModeGate(Gate):
 
 READING = frozenset(
     (
-        "agent",  # the calls of the sub-agents are judged, too
+        "agent",  # this gate also judges the calls that sub-agents make
         "evaluate",
         "handoff",
         "tasks",
@@ -117,13 +111,14 @@ READING = frozenset(
         "lsp_code_actions",
     )
 )
-"""The ids of the tools of `readonly`: they read, ask the user, show a plan, or use agents, which are judged too."""
+"""The ids of the tools that `readonly` allows: they read, ask the user, show a plan, or use agents."""
 
 
 class AutonomyGate(Gate):
-    """A gate that refuses all tools but those of READING, while `readonly` returns True.
+    """A gate that refuses all tools except those in READING while `readonly` returns True.
 
-    A tool with a name of READING is refused as well if it changes anything, runs a command or calls a server.
+    A call of a tool in READING is refused as well if it changes anything, runs a command, or calls an MCP server or
+    another agent's program.
     """
 
     name: ClassVar[str] = "autonomy"

@@ -38,7 +38,7 @@ _log = Log(__name__)
 _LONGEST_ID = 128
 """The most characters of a session's id."""
 PAGE = 50
-"""The most stored sessions in one answer to `session/list`. The first answer also has open ones that are not stored."""
+"""The most stored sessions in an answer to `session/list`. The first answer also has open sessions without a prompt."""
 
 
 class SessionMethods:

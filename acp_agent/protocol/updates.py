@@ -356,7 +356,7 @@ def bounded_diffs(
 ) -> Iterator[tuple[str, JsonObject | None]]:
     """Yield the path and the ACP diff of each change; `oldText` is null for a new file.
 
-    The diff is None if it has over `limit` characters, or if it brings all diffs over DIFFS_LIMIT.
+    The diff is None if `bounded_diff` returns None, or if it would bring all diffs over DIFFS_LIMIT.
     """
     left = DIFFS_LIMIT
     for diff in diffs:
@@ -408,15 +408,16 @@ def _size(diff: Diff) -> int:
 
 
 def _changed_region(diff: Diff) -> Diff:
+    """Return the lines from the first change to the last, with `_CONTEXT_LINES` around them."""
     old, new = (diff.old_text or "").split("\n"), diff.new_text.split("\n")
-    same = min(len(old), len(new))
-    start = next((at for at in range(same) if old[at] != new[at]), same)
-    end = next((at for at in range(same - start) if old[-1 - at] != new[-1 - at]), same - start)
-    first, kept = max(start - _CONTEXT_LINES, 0), max(end - _CONTEXT_LINES, 0)
+    shorter = min(len(old), len(new))
+    above = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    below = next((at for at in range(shorter - above) if old[-1 - at] != new[-1 - at]), shorter - above)
+    first, left_out = max(above - _CONTEXT_LINES, 0), max(below - _CONTEXT_LINES, 0)
     return replace(
         diff,
-        old_text=None if diff.old_text is None else "\n".join(old[first : len(old) - kept]),
-        new_text="\n".join(new[first : len(new) - kept]),
+        old_text=None if diff.old_text is None else "\n".join(old[first : len(old) - left_out]),
+        new_text="\n".join(new[first : len(new) - left_out]),
     )
 
 

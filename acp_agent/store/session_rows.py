@@ -56,7 +56,7 @@ _LATEST = "SELECT CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kin
 _MOST_TYPED = 256 * 1024
 """The most characters of the user's own words that are read, to find what they allow."""
 _MOST_READ = 8 * 1024 * 1024
-"""The most bytes of prompts that are read to find these words. Prompts may contain pictures."""
+"""The most bytes of events of one kind that are read to find the latest. Prompts may contain pictures."""
 _MOST_LOOKED_AT = 2048
 """The most events that are read to find the calls of a turn that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"

@@ -181,7 +181,7 @@ def is_ready(task: BoardTask, tasks: Tasks) -> bool:
 
 
 def abandoned(tasks: Tasks) -> Tasks:
-    """Return the tasks of an earlier process without their owners, the sub-agents that ended with that process."""
+    """Return the tasks of an earlier process. Those on which its sub-agents worked are free again."""
     return tuple(
         _returned(task, f"given back by {task.owner}, which ended with the agent's process")
         if task.status is PlanStatus.IN_PROGRESS and task.owner != MAIN

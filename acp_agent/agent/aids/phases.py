@@ -81,7 +81,7 @@ class PhaseCalls:
     async def compacted(self, summary: str, toolset: Toolset) -> None:
         """Save the summary of a compaction to the memory, as much of it as fits into one note.
 
-        Nobody is asked, but every gate applies. The note says that no user has read it.
+        The user is not asked, but every gate applies. The note begins by saying that it is a summary.
         """
         if text := summary.strip():
             note = f"{_FROM}{text}".encode("utf-8", "replace")[: self._note_bytes].decode("utf-8", "ignore")
