@@ -136,18 +136,18 @@ class BackgroundTasks:
                 await job()
             except (anyio.get_cancelled_exc_class(), GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - the other tasks store the sessions
+            except BaseException as error:  # noqa: BLE001 - `crashed` ends the process in order
                 self._crashed(error)
 
     def cancel(self, spared: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Cancel all tasks but those of the spared job, also those that begin later."""
+        """Cancel all tasks except those of the spared job. Every task that starts later is cancelled, too."""
         self._is_cancelled = True
         for job, scope in self._running.values():
             if job != spared:
                 scope.cancel()
 
     async def __aenter__(self) -> None:
-        """Begin. There is nothing to do."""
+        """Do nothing: tasks begin with `start`."""
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
@@ -174,7 +174,7 @@ class App:
         self._flags = flags
         self._last_resort = LastResort(self.kill_processes, lambda: self.exit_code)
         self._process: ProcessServices | None = None
-        self._tries_sandbox = False
+        self._sandbox_test_begun = False
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
@@ -386,9 +386,9 @@ class App:
     async def _load_process(self, loaded: Loaded) -> "ProcessServices":
         if self._process is not None:
             return self._process
-        if not self._tries_sandbox:
-            self._tries_sandbox = True
-            await self._try_sandbox(loaded)
+        if not self._sandbox_test_begun:
+            self._sandbox_test_begun = True
+            await self._begin_sandbox_test(loaded)
         for name in _FIRST_TURN:
             await imported(name)
         module = await imported("acp_agent.session.processes")
@@ -400,7 +400,7 @@ class App:
             await anyio.to_thread.run_sync(process.prepare, abandon_on_cancel=True)
         return process
 
-    async def _try_sandbox(self, loaded: Loaded) -> None:
+    async def _begin_sandbox_test(self, loaded: Loaded) -> None:
         """Begin to test in a thread whether a sandbox can be built. Other modules are loaded during these 20 ms."""
         module = await imported("acp_agent.session.toolset.sandboxing")
         trial = partial(anyio.to_thread.run_sync, module.contains_commands, loaded.settings, abandon_on_cancel=True)
@@ -453,7 +453,7 @@ def _strict_observer(handover: "Handover") -> "StrictObserver":
 
 
 def _initialize_messages(params: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """Return the request that was already answered, and its answer, under another id."""
+    """Return the `initialize` request with these params, which was already answered, and its answer. Both have id 0."""
     result = initialize_result(params, fork=fork_offered(os.environ))
     request: JsonObject = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     return request, {"jsonrpc": "2.0", "id": 0, "result": result}

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 MAX_FIELDS: Final = 20
 MAX_CHOICES: Final = 100
-_MAX_SCHEMA: Final = 32 * 1024
-_LONGEST_TITLE: Final = 200
-_LONGEST_DESCRIPTION: Final = 1000
+_MAX_SCHEMA: Final = 32 * 1024  # bytes
+_LONGEST_TITLE: Final = 200  # characters
+_LONGEST_DESCRIPTION: Final = 1000  # characters
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FORMATS: Final = frozenset(("email", "uri", "date", "date-time"))
 _LENGTHS: Final = ("minLength", "maxLength")
 _COUNTS: Final = ("minItems", "maxItems")
 _RANGE: Final = ("minimum", "maximum")
-_MOST_LENGTH: Final = 2**32 - 1  # lengths in ACP have 32 bits
-_WIDEST: Final = 2**53
+_LARGEST_LENGTH: Final = 2**32 - 1  # lengths in ACP have 32 bits
+_LARGEST_NUMBER: Final = 2**53  # JavaScript cannot represent all larger integers
 
 _Item = TypeVar("_Item")
 
@@ -78,13 +78,13 @@ def _field(name: str, field: Json) -> JsonObject:
     found: JsonObject = {"type": field.get("type"), **_words(field)}
     match field.get("type"):
         case "string":
-            found |= _text(field)
+            found |= _string_field(field)
         case "integer" | "number" as kind:
-            found |= _numbers(field, _RANGE, -_WIDEST, _WIDEST, whole=kind == "integer")
+            found |= _limits(field, _RANGE, -_LARGEST_NUMBER, _LARGEST_NUMBER, whole=kind == "integer")
         case "boolean":
             pass
         case "array":
-            found |= {**_numbers(field, _COUNTS, 0, _MOST_LENGTH), "items": _items(field.get("items"))}
+            found |= {**_limits(field, _COUNTS, 0, _LARGEST_LENGTH), "items": _items(field.get("items"))}
         case _:
             raise ValueError(
                 f"{name} has a type that forms lack; they have string, number, integer, boolean, array of choices"
@@ -114,13 +114,13 @@ def _cut(text: str, most: int) -> str:
     return shown if len(shown) <= most and len(text) <= 2 * most else f"{shown[:most]}…"
 
 
-def _text(field: JsonObject) -> JsonObject:
+def _string_field(field: JsonObject) -> JsonObject:
     choices = _choices(field, "oneOf")
     if choices is not None:
         return choices
-    found = _numbers(field, _LENGTHS, 0, _MOST_LENGTH)
+    found = _limits(field, _LENGTHS, 0, _LARGEST_LENGTH)
     pattern, form = field.get("pattern"), field.get("format")
-    if isinstance(pattern, str) and _runs(pattern):
+    if isinstance(pattern, str) and _is_usable(pattern):
         found["pattern"] = pattern
     return {**found, "format": form} if isinstance(form, str) and form in _FORMATS else found
 
@@ -137,19 +137,21 @@ def _choices(node: JsonObject, titled: str) -> JsonObject | None:
     """Return the choices of a node, or None if it has none. Raises ValueError if they cannot be shown."""
     match node:
         case {"enum": list(values), "enumNames": list(names)} if len(values) == len(names):
-            return {titled: [_option(value, name, "") for value, name in _few(list(zip(values, names, strict=True)))]}
+            named = _bounded(list(zip(values, names, strict=True)))
+            return {titled: [_option(value, name, "") for value, name in named]}
         case {"enum": list(values)}:
-            return {"enum": [_constant(value) for value in _few(values)]}
+            return {"enum": [_constant(value) for value in _bounded(values)]}
         case _:
             options = node.get(titled)
     if options is None:
         return None
     listed = options if isinstance(options, list) else []
-    described = [each if isinstance(each, dict) else {} for each in _few(listed)]
+    described = [each if isinstance(each, dict) else {} for each in _bounded(listed)]
     return {titled: [_option(each.get("const"), each.get("title"), each.get("description")) for each in described]}
 
 
-def _few(choices: Sequence[_Item]) -> Sequence[_Item]:
+def _bounded(choices: Sequence[_Item]) -> Sequence[_Item]:
+    """Return the choices. Raises ValueError if there are none or too many."""
     if not 1 <= len(choices) <= MAX_CHOICES:
         raise ValueError(f"a field has {len(choices)} choices, and 1 to {MAX_CHOICES} can be shown")
     return choices
@@ -167,7 +169,7 @@ def _constant(value: Json) -> str:
     return value
 
 
-def _numbers(field: JsonObject, keys: Sequence[str], least: int, most: int, *, whole: bool = True) -> JsonObject:
+def _limits(field: JsonObject, keys: Sequence[str], least: int, most: int, *, whole: bool = True) -> JsonObject:
     found: JsonObject = {}
     for key in keys:
         value = field.get(key)
@@ -178,7 +180,7 @@ def _numbers(field: JsonObject, keys: Sequence[str], least: int, most: int, *, w
     return found
 
 
-def _runs(pattern: str) -> bool:
+def _is_usable(pattern: str) -> bool:
     try:
         LinearRegex(pattern)
     except ValueError:
@@ -196,17 +198,18 @@ def _is_default(found: JsonObject, default: Json) -> bool:
         case "integer" | "number", bool():
             return False
         case ("integer", int()) | ("number", int() | float()):
-            return -_WIDEST <= default <= _WIDEST
+            return -_LARGEST_NUMBER <= default <= _LARGEST_NUMBER
         case _:
             return False
 
 
 MOST_A_CALL: Final = 5
+"""The most questions that a server may ask for each running call."""
 PATIENCE: Final = 120.0
 """The seconds that a question waits for its answer."""
 
-_LONGEST_MESSAGE: Final = 2000
-_LONGEST_VISIT_ID: Final = 200
+_LONGEST_MESSAGE: Final = 2000  # characters
+_LONGEST_VISIT_ID: Final = 200  # characters
 _MOST_VISITS: Final = 16
 _NO_METHOD: Final = -32601
 _INVALID_PARAMS: Final = -32602
@@ -228,10 +231,10 @@ class ServerElicitations:
         self._patience = patience
         self._channel: MessageChannel | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._calls: dict[anyio.CancelScope, float] = {}  # the seconds left of each paused call
+        self._calls: dict[anyio.CancelScope, float] = {}  # seconds that each call had left when begun or paused
         self._questions_left = 0
         self._open_requests: dict[int | str, anyio.CancelScope] = {}
-        self._visits: dict[str, str] = {}
+        self._visits: dict[str, str] = {}  # our ids of the visited pages, by the server's ids
 
     @property
     def calls(self) -> int:
@@ -273,7 +276,7 @@ class ServerElicitations:
         scope.deadline = anyio.current_time() + self._calls[scope]
 
     def asked(self, identity: int | str, params: Json) -> None:
-        """Take an elicitation request. The answer is sent to the channel later."""
+        """Answer an elicitation request, or start to ask the user, whose answer is sent later."""
         elicitor, channel, tasks = self.elicitor, self._channel, self._tasks
         if channel is None or tasks is None or identity in self._open_requests:
             return
@@ -301,7 +304,7 @@ class ServerElicitations:
             scope.cancel()
 
     def visited(self, visit: str) -> None:
-        """Note that the server has completed the interaction of a page that the user visited."""
+        """Tell the elicitor that the server has completed the interaction on a page that the user visited."""
         shown = self._visits.pop(visit, None)
         if shown is not None and self.elicitor is not None:
             self.elicitor.visited(shown)

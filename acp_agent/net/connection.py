@@ -63,7 +63,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 
     Always close it: a cancelled TLS handshake leaves the connection open.
 
-    address   the one that it is connected to; None before
+    address   the address that it is connected to; None before
     sent      whether any byte of a request may have been sent
     """
 
@@ -185,7 +185,7 @@ def network_errors(host: str) -> Generator[None]:
     except (httpcore.NetworkError, OSError) as error:
         raise _connection_error(host, error) from error
     except httpcore.ProtocolError as error:
-        message = f"{host} broke off its answer, or sent none that is HTTP"
+        message = f"{host} broke off its answer, or the answer is not HTTP"
         raise ToolError(ToolErrorCategory.NETWORK_ERROR, message) from error
 
 
@@ -215,7 +215,7 @@ _CATEGORIES: Final = {
     403: ToolErrorCategory.POLICY_BLOCKED,
     429: ToolErrorCategory.RATE_LIMITED,
 }
-_PATIENT: Final = frozenset({429, 503})
+_WITH_RETRY_AFTER: Final = frozenset({429, 503})
 
 
 def category_of(status: int) -> ToolErrorCategory:
@@ -227,7 +227,7 @@ def category_of(status: int) -> ToolErrorCategory:
 
 def status_error(host: str, status: int, retry_after: str = "") -> ToolError:
     """Return the error for a status that is neither success nor a redirect. It contains no text from the server."""
-    wait = _wait(retry_after) if status in _PATIENT else ""
+    wait = _wait(retry_after) if status in _WITH_RETRY_AFTER else ""
     phrase = next((f" {known.phrase}" for known in HTTPStatus if known == status), "")
     return ToolError(category_of(status), f"{host} answered {status}{phrase}{wait}")
 
@@ -255,7 +255,7 @@ _VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 
 
 class NotSentError(ToolError):
-    """A request of which nothing was sent, because no connection was made or TLS failed."""
+    """An error that came before any byte of the request was sent, such as a failed connection or TLS handshake."""
 
 
 class McpResponse:
@@ -285,7 +285,7 @@ class McpResponse:
         if 200 <= self.status <= 299:
             return None
         if self.status in REDIRECTS:
-            message = f"{self._host} redirects to another address, which is not followed: name its final one"
+            message = f"{self._host} redirects to another address, which is not followed: configure the final one"
             return ToolError.permanent(message)
         error = status_error(self._host, self.status, self.headers.get("retry-after", ""))
         if self.status in {401, 403}:
@@ -295,8 +295,8 @@ class McpResponse:
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the body as it arrives. Raises ToolError, also for a compressed body, since none was asked for."""
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise ToolError.permanent(f"{self._host} sent a packed answer without being asked to")
-        with _translated(self._host):
+            raise ToolError.permanent(f"{self._host} sent a compressed answer without being asked to")
+        with _http_errors(self._host):
             async for chunk in self._response.aiter_stream():
                 yield chunk
 
@@ -361,9 +361,11 @@ class McpHttpClient:
         backend = PinnedBackend(judged, self._dial)
         trust = await self._trusted() if self._endpoint.tls else None
         try:
-            with _translated(target.host):
+            with _http_errors(target.host):
                 connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=trust, network_backend=backend)
-                async with connection.stream(method, url, headers=self._all(headers), content=body or None) as response:
+                async with connection.stream(
+                    method, url, headers=self._request_headers(headers), content=body or None
+                ) as response:
                     backend.head_received()
                     yield McpResponse(target.host, response)
         except ToolError as error:
@@ -378,7 +380,7 @@ class McpHttpClient:
             self._trust = await trusted()
         return self._trust
 
-    def _all(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    def _request_headers(self, headers: Mapping[str, str]) -> list[tuple[str, str]]:
         mine = {name.lower() for name in headers}
         kept = {name: value for name, value in self._headers.items() if name.lower() not in mine}
         return [
@@ -405,7 +407,7 @@ def _check_header(name: str, value: str) -> None:
 
 
 @contextmanager
-def _translated(host: str) -> Generator[None]:
+def _http_errors(host: str) -> Generator[None]:
     """Raise network errors as `network_errors` does, and report headers that cannot be sent."""
     with network_errors(host):
         try:

@@ -1,7 +1,7 @@
 """The notes that the model saves for later sessions: one table with a row for each note, shared by all sessions.
 
 A search ranks the notes by words and, if there is an embedding model, by meaning. The rankings are merged by reciprocal
-rank. A search waits only briefly for the model, and does not ask a model again that has failed in the last minute.
+rank. A search waits only briefly for the model, and does not ask a model that failed in the last minute.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from acp_agent.core.ports import Embedder
 
 _COMPARED = 2000  # newest notes whose vectors are compared with the query's
-_CAUGHT_UP = 64  # notes without a vector that get one during a search
+_COMPUTED = 64  # notes without a vector that get one during a search
 _BATCH = 8  # notes in one request; each batch is stored, so that little is lost when time is up
 _LONGEST = 2000  # characters of a text that the model gets: about what small models accept
 _PAUSE = 60.0  # seconds for which a model that failed is not asked
@@ -36,13 +36,15 @@ _NEAR = 0.2  # the cosine below which a note counts as unrelated to the query
 SECONDS = 3.0
 """A search waits this long at most for the vector of its query, and as long again for vectors of new notes."""
 
-_LACKING = """
+_WITHOUT_VECTOR = """
     SELECT key, content FROM memories
     WHERE NOT EXISTS (SELECT 1 FROM memory_vectors WHERE memory = key AND model = ?)
     ORDER BY recency DESC LIMIT ?
 """
-_KEEP = "INSERT OR REPLACE INTO memory_vectors (memory, model, vector) SELECT key, ?, ? FROM memories WHERE key = ?"
-_ALL = """
+_STORE_VECTOR = (
+    "INSERT OR REPLACE INTO memory_vectors (memory, model, vector) SELECT key, ?, ? FROM memories WHERE key = ?"
+)
+_ALL_VECTORS = """
     SELECT key, vector FROM memories JOIN memory_vectors ON memory = key AND model = ? ORDER BY recency DESC LIMIT ?
 """
 
@@ -85,10 +87,10 @@ class MemoryVectors:
         """Return the keys of the notes nearest to a query, nearest first; none if the model or the database fails."""
         if self.paused:
             return []
-        placed: Sequence[Sequence[float]] = ()
+        vectors: Sequence[Sequence[float]] = ()
         with anyio.move_on_after(self._seconds):
-            placed = await self._place([query])
-        if not placed:
+            vectors = await self._embed([query])
+        if not vectors:
             _log.warning(
                 "the embedding model gave no vector for a query; searching by words alone",
                 model=self.model,
@@ -99,11 +101,11 @@ class MemoryVectors:
         try:
             if self._clock() >= self._catch_up_from:
                 await self._catch_up()
-            rows = await self._rows(_ALL, _COMPARED)
+            rows = await self._rows(_ALL_VECTORS, _COMPARED)
         except StoreUnavailable as error:
             _log.warning("the vectors of notes cannot be read; searching by words alone", error=str(error))
             return []
-        return await to_thread.run_sync(_nearest, placed[0], rows, limit, abandon_on_cancel=True)
+        return await to_thread.run_sync(_nearest, vectors[0], rows, limit, abandon_on_cancel=True)
 
     async def _catch_up(self) -> None:
         """Compute vectors of notes that have none of this model.
@@ -112,15 +114,15 @@ class MemoryVectors:
         """
         pause = self._clock() + _PAUSE
         with anyio.move_on_after(self._seconds):
-            lacking = await self._rows(_LACKING, _CAUGHT_UP)
-            for start in range(0, len(lacking), _BATCH):
-                batch = lacking[start : start + _BATCH]
-                placed = await self._place([content for _, content in batch])
-                if not placed:
+            without_vector = await self._rows(_WITHOUT_VECTOR, _COMPUTED)
+            for start in range(0, len(without_vector), _BATCH):
+                batch = without_vector[start : start + _BATCH]
+                vectors = await self._embed([content for _, content in batch])
+                if not vectors:
                     break
-                await self._keep(batch, placed)
+                await self._keep(batch, vectors)
                 pause = -math.inf
-            pause = pause if lacking else -math.inf
+            pause = pause if without_vector else -math.inf
         self._catch_up_from = pause
 
     async def _keep(self, notes: Sequence[tuple[int, str]], vectors: Sequence[Sequence[float]]) -> None:
@@ -128,7 +130,7 @@ class MemoryVectors:
 
         def keep(connection: sqlite3.Connection) -> None:
             for (key, _), vector in zip(notes, vectors, strict=True):
-                connection.execute(_KEEP, (self.model, _little_endian(array("f", vector)).tobytes(), key))
+                connection.execute(_STORE_VECTOR, (self.model, _little_endian(array("f", vector)).tobytes(), key))
 
         await self._database.write(keep)
 
@@ -138,17 +140,17 @@ class MemoryVectors:
             lambda connection: connection.execute(statement, (self.model, limit)).fetchall()
         )
 
-    async def _place(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector for each text, or nothing if the model fails or its answer does not fit."""
+    async def _embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return a vector for each text, or no vectors if the model fails or its answer does not fit the texts."""
         try:
-            placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
+            vectors = await self._embedder.embed([text[:_LONGEST] for text in texts])
         except ProviderError as error:
             _log.warning("the embedding model failed", model=self.model, error=str(error))
             return ()
-        sizes = {len(vector) for vector in placed}
-        finite = all(map(math.isfinite, (number for vector in placed for number in vector)))
-        fits = len(placed) == len(texts) and len(sizes) == 1 and 0 not in sizes and finite
-        return placed if fits else ()
+        sizes = {len(vector) for vector in vectors}
+        finite = all(map(math.isfinite, (number for vector in vectors for number in vector)))
+        fits = len(vectors) == len(texts) and len(sizes) == 1 and 0 not in sizes and finite
+        return vectors if fits else ()
 
 
 def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: int) -> list[int]:
@@ -176,8 +178,8 @@ def _little_endian(floats: "array[float]") -> "array[float]":
 
 
 _LONGEST_QUERY = 10_000  # characters that are looked at
-_LONGEST_WORD = 64
-_MOST = 32
+_LONGEST_WORD = 64  # characters; the rest of a word is not searched
+_MOST_TERMS = 32  # of each kind
 _WORD = lazy_regex(r"[^\W_]+")
 # Scripts that put no blank between words: Thai to Burmese, Khmer, kana, ideographs.
 _UNSPACED = lazy_regex(
@@ -216,13 +218,13 @@ def terms_of(query: str) -> Terms:
 
 
 def _first(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(found))[:_MOST]
+    return tuple(dict.fromkeys(found))[:_MOST_TERMS]
 
 
 _TABLE = "memory_words"
 _TOKENS = "porter unicode61 remove_diacritics 2"
-_FORGET = f"DELETE FROM {_TABLE} WHERE rowid NOT IN (SELECT key FROM memories)"  # noqa: S608 - our own name
-_LEARN = f"""
+_UNINDEX = f"DELETE FROM {_TABLE} WHERE rowid NOT IN (SELECT key FROM memories)"  # noqa: S608 - our own name
+_INDEX = f"""
     INSERT INTO {_TABLE} (rowid, content)
     SELECT key, content FROM memories WHERE key NOT IN (SELECT rowid FROM {_TABLE})
 """  # noqa: S608 - our own name
@@ -235,24 +237,24 @@ _FIND = f"""
 class MemoryIndex:
     """The index of words: an FTS5 table beside the notes, or a scan of all notes if SQLite has no FTS5.
 
-    The table repeats the text of the notes. A process without FTS5 may share the file and changes only the notes, so
-    each update completes the table from them. The methods are parts of a transaction. `engine` is SQLite's module;
-    tests name a missing one.
+    The table repeats the text of the notes. A process without FTS5 may share the file and change only the notes, so
+    each update compares the two tables. The methods are parts of a transaction. `engine` is the name of SQLite's
+    module; tests give one that does not exist.
     """
 
     def __init__(self, engine: str = "fts5") -> None:
         self._engine = engine
 
     def update(self, connection: sqlite3.Connection) -> None:
-        """Apply to the index what this transaction, and processes without FTS5, changed in the notes."""
+        """Make the index equal to the notes, which this transaction or a process without FTS5 has changed."""
         try:
             connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {_TABLE} USING {self._engine}(content, tokenize = '{_TOKENS}')"
             )
-            connection.execute(_FORGET)
-            connection.execute(_LEARN)
+            connection.execute(_UNINDEX)
+            connection.execute(_INDEX)
         except sqlite3.OperationalError as error:
-            if not _unknown(error):
+            if not _has_no_index(error):
                 raise
 
     def find(self, connection: sqlite3.Connection, terms: Terms, limit: int) -> list[list[int]]:
@@ -263,7 +265,7 @@ class MemoryIndex:
             try:
                 rankings.append([row[0] for row in connection.execute(_FIND, (terms.match, limit))])
             except sqlite3.OperationalError as error:
-                if not _unknown(error):
+                if not _has_no_index(error):
                     raise
                 pieces = (*terms.words, *pieces)
         if pieces:
@@ -284,7 +286,7 @@ def _holding(connection: sqlite3.Connection, pieces: Sequence[str], limit: int) 
     return [row[0] for row in connection.execute(statement, (*pieces, limit))]
 
 
-def _unknown(error: sqlite3.OperationalError) -> bool:
+def _has_no_index(error: sqlite3.OperationalError) -> bool:
     """Return whether SQLite has no FTS5, or no process with FTS5 has stored a note yet."""
     return str(error).startswith(("no such module", f"no such table: {_TABLE}"))
 

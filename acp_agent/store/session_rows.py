@@ -4,8 +4,8 @@ Pieces of one message that arrive together become one event. Of the history, onl
 
 Long texts of prompts and tool calls are stored once, in rows of their own: a result would otherwise stand in its event,
 again in the output for machines of the same event, and in the message for the model. An event stores its texts in its
-own transaction, so its references always lead somewhere. A message refers to a text that an event has stored, and
-contains all others itself. Events of these kinds are deleted only together with all texts of their session, so no
+own transaction, so its references always lead somewhere. A message refers only to texts that an event has stored,
+and contains all others itself. Events with such texts are deleted only together with all texts of their session, so no
 text outlives its last reference.
 """
 
@@ -60,7 +60,7 @@ _MOST_READ = 8 * 1024 * 1024
 _MOST_LOOKED_AT = 2048
 """The most events that are read to find the calls of a turn that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
-_MOST_SAID = 20_000
+_MOST_SAID_ROWS = 20_000
 _SAID = """
     SELECT id, title, at, kind, CAST(body AS BLOB) FROM conversations JOIN told ON conversation_id = id
     WHERE cwd = ? AND id <> ? AND kind IN (?, ?) ORDER BY updated_at DESC, id, seq DESC LIMIT ?
@@ -234,7 +234,7 @@ def last_messages(connection: sqlite3.Connection, session: str | bytes) -> tuple
 def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
     """Return the model's calls that ended since the last prompt, oldest first. Raises sqlite3.Error.
 
-    Calls before it are not needed: a conversation that was compacted has forgotten their ids and may use them again.
+    Earlier calls are not needed: a compacted conversation has forgotten their ids and may use them again.
     """
     ended: list[ToolFinished] = []
     with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
@@ -244,7 +244,7 @@ def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) ->
             if kind == kind_of(ToolFinished):
                 with suppress(ValueError):
                     call = event_from_row(kind, _with_texts(connection, session, body))
-                    if isinstance(call, ToolFinished) and call.use_id:  # not one that the user or the agent made
+                    if isinstance(call, ToolFinished) and call.use_id:  # the model made it, not the user or the agent
                         ended.append(call)
     return tuple(reversed(ended))
 
@@ -254,11 +254,11 @@ def said_before(connection: sqlite3.Connection, cwd: str | bytes, session: str |
 
     Raises sqlite3.Error.
 
-    most   bytes of events that are read
+    most   the most bytes of events that are read
     """
     found: list[SaidBefore] = []
     kinds = kind_of(UserMessage), kind_of(TextDelta)
-    with closing(connection.execute(_SAID, (cwd, session, *kinds, _MOST_SAID))) as cursor:
+    with closing(connection.execute(_SAID, (cwd, session, *kinds, _MOST_SAID_ROWS))) as cursor:
         for other, title, at, kind, row in cast("Iterator[tuple[str | bytes, str | bytes, int, str, bytes]]", cursor):
             body = _with_texts(connection, other, row)
             most -= len(body)
@@ -294,7 +294,7 @@ _SET_MESSAGE = "INSERT OR REPLACE INTO messages (conversation_id, seq, role, bod
 
 _FEW = 16
 _LITTLE = 16 * 1024
-"""The most new parts of messages, and their most characters, that `gains_little` accepts."""
+"""The most new parts of messages, and their most characters, that `appends_little` accepts."""
 
 
 def _length(part: Part) -> int:
@@ -308,14 +308,14 @@ def _length(part: Part) -> int:
 class StoredHistory:
     """The messages of one session in the database. It is used inside a transaction, and `written` confirms the commit.
 
-    It refers to the stored messages, which are the conversation's own objects. So new messages are recognised by
-    identity, and the references cost no memory while the conversation is in use.
+    It keeps the messages that are stored. They are the conversation's own objects, so `write` recognises new ones by
+    identity, and keeping them costs no memory while the conversation is in use.
     """
 
     def __init__(self, session: str | bytes) -> None:
         self._session = session
         self._stored: tuple[Message, ...] | None = None  # None if unknown
-        # Rows that the last write stored with long texts. Events may have stored these texts since.
+        # Rows that contain long texts. Once events have stored these texts, `write` replaces them by references.
         self._long: list[int] = []
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
@@ -333,7 +333,7 @@ class StoredHistory:
                     self._long.append(seq)
             connection.execute(_SET_MESSAGE, (self._session, seq, role, body))
 
-    def gains_little(self, messages: Sequence[Message]) -> bool:
+    def appends_little(self, messages: Sequence[Message]) -> bool:
         """Return whether `write` would only append a few short messages, or replace the last one by them.
 
         The end of a cancelled turn adds a note to the user's message, which is stored already.

@@ -97,7 +97,7 @@ class SqliteSessionRepository:
             return row
 
         short = sum(len(body) for _, body in rows) < _SHORT and not change.replacements and change.seen is None
-        short = short and (change.history is None or self._history.gains_little(change.history.messages))
+        short = short and (change.history is None or self._history.appends_little(change.history.messages))
         self._row = await self._database.write(step, durable=durable, patience=patience, short=short)
         if change.history is not None:
             self._history.written(change.history.messages)

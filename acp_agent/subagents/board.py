@@ -1,8 +1,8 @@
 """The board of tasks that the agents of one session share, and the messages between them.
 
-The board is shown as the editor's plan. `ShownPlan` keeps it, and the transcript stores each plan before it shows it,
-so the board survives the death of the process. A change is made before anything is waited for: of two agents that
-claim a task at once, one gets it, and the other is told who has it.
+The board is shown as the editor's plan. `ShownPlan` keeps it, and the transcript stores each plan before showing it, so
+the board survives the death of the process. A change is made without waiting. So if two agents claim a task at once,
+one gets it, and the other is told who has it.
 
 Messages are kept in memory, since no sub-agent outlives the turn.
 """
@@ -23,8 +23,8 @@ from acp_agent.subagents.definitions import Definition
 from acp_agent.text import counted, title
 
 MOST_TASKS = 100
-MOST_UNREAD = 20
-LONGEST_MESSAGE = 4000
+MOST_UNREAD = 20  # messages of one agent
+LONGEST_MESSAGE = 4000  # characters
 _READER = "messages"
 """The tool that reads messages."""
 _PRIORITIES = tuple(PlanPriority)
@@ -39,7 +39,7 @@ Tasks = tuple[BoardTask, ...]
 class SessionBoard:
     """The board of one session.
 
-    plan   keeps it, and shows it as the plan
+    plan   keeps the tasks, and shows them as the editor's plan
     """
 
     def __init__(self, plan: ShownPlan) -> None:
@@ -171,7 +171,7 @@ def by_priority(tasks: Tasks) -> Sequence[BoardTask]:
 
 
 def waits_for(task: BoardTask, tasks: Tasks) -> Sequence[BoardTask]:
-    """Return the tasks that are not done, and that must be before this one can be claimed."""
+    """Return the unfinished tasks that must be completed before this one can be claimed."""
     return [each for each in tasks if each.id in task.after and each.status is not PlanStatus.COMPLETED]
 
 
@@ -252,7 +252,7 @@ def _check_dependencies(tasks: Tasks) -> None:
 
 
 def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ...], done: set[str]) -> Sequence[str]:
-    """Return the ids of a cycle that can be reached from a task; empty for none. `done` are tasks that reach none."""
+    """Return the ids of a cycle that a task depends on; empty for none. `done` collects tasks that depend on none."""
     if task_id in path:
         return (*path[path.index(task_id) :], task_id)
     if task_id in done:
@@ -270,15 +270,15 @@ def _cycle(task_id: str, after: Mapping[str, Sequence[str]], path: tuple[str, ..
 class SessionMail:
     """The messages between the agents of one session.
 
-    wake   tells the session's own agent that it has a message, in case it waits for the end of its turn
+    wake   wakes the session's own agent, which may be waiting for messages at the end of its turn
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._unread: dict[str, list[Mail]] = {MAIN: []}
-        self._told: dict[str, int] = {}  # how many unread messages have been announced
+        self._announced: dict[str, int] = {}  # how many unread messages have been announced
         self._closed = set[str]()
-        self._came = anyio.Event()
+        self._changed = anyio.Event()
 
     def open(self, who: str) -> None:
         """Let a sub-agent get messages from now on."""
@@ -288,13 +288,13 @@ class SessionMail:
         """Drop the messages of a sub-agent, which has ended."""
         if self._unread.pop(who, None) is not None:
             self._closed.add(who)
-        self._told.pop(who, None)
-        self._moved()
+        self._announced.pop(who, None)
+        self._wake_readers()
 
-    def _moved(self) -> None:
+    def _wake_readers(self) -> None:
         """Wake the readers that wait for messages."""
-        came, self._came = self._came, anyio.Event()
-        came.set()
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     def names(self, who: str) -> Sequence[str]:
         return [name for name in self._unread if name != who]
@@ -313,7 +313,7 @@ class SessionMail:
                 f"{to} has {MOST_UNREAD} unread messages, and gets no more", "Wait until it has read them."
             )
         self._unread[to].append(Mail(who, text))
-        self._moved()
+        self._wake_readers()
         if to == MAIN:
             self._wake()
 
@@ -321,19 +321,19 @@ class SessionMail:
         others = {*self.names(who)}
         with anyio.move_on_after(seconds):
             while not self._unread.get(who) and others and others <= {*self.names(who)}:
-                await self._came.wait()
+                await self._changed.wait()
         messages = self._unread.get(who, [])
         if messages:
             self._unread[who] = []
-            self._told[who] = 0
+            self._announced[who] = 0
         return messages
 
     def announcement(self, who: str) -> str:
         """Return one line about the messages that came since the last announcement; empty for none."""
         unread = self._unread.get(who, [])
-        if len(unread) <= self._told.get(who, 0):
+        if len(unread) <= self._announced.get(who, 0):
             return ""
-        self._told[who] = len(unread)
+        self._announced[who] = len(unread)
         senders = ", ".join(
             f"{name} (it gave you your task)" if name == MAIN else name
             for name in dict.fromkeys(each.sender for each in unread)
@@ -372,7 +372,7 @@ class SharedReports:
         return self._shared.mail.announcement(self._who)
 
     async def wait(self) -> str:
-        """Return what it must know before it ends: new messages and, once, the tasks that it has not completed."""
+        """Return what the sub-agent must read before it ends: new messages and, once, the tasks that it still has."""
         held = () if self._reminded else self._shared.board.held_by(self._who)
         self._reminded = self._reminded or bool(held)
         which = f"[You still have {', '.join(held)}: complete or release it, then give your report once more]"

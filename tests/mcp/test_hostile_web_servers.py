@@ -316,7 +316,7 @@ async def test_an_error_that_names_no_request_is_about_the_one_that_it_answers()
         assert stage.connection.state is McpState.READY
 
 
-async def test_a_packed_answer_is_refused_unseen():
+async def test_a_compressed_answer_is_refused_unseen():
     async def call(request, writer):
         reply(writer, gzip.compress(b"0" * 50_000_000, 1), content_encoding="gzip")
 
@@ -324,7 +324,7 @@ async def test_a_packed_answer_is_refused_unseen():
         await stage.reach(McpState.READY)
         failure = await stage.failure()
         assert failure.category is Category.PERMANENT_FAILURE
-        assert "packed" in failure.message
+        assert "compressed" in failure.message
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])

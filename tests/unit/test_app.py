@@ -413,7 +413,7 @@ async def test_the_services_are_loaded_once_for_all_sessions(monkeypatch: pytest
     monkeypatch.setattr(module, "imported", load_module)
     monkeypatch.setattr(module, "purge_unused", log.append)
     tasks = SimpleNamespace(start=started.append)
-    app = made(_process=None, _tries_sandbox=False, _choices=1, _database=2, tasks=tasks, _sessions="sessions")
+    app = made(_process=None, _sandbox_test_begun=False, _choices=1, _database=2, tasks=tasks, _sessions="sessions")
     loaded: Any = SimpleNamespace(settings="settings")
     process = await app._load_process(loaded)
     assert await app._load_process(loaded) is process is app._process

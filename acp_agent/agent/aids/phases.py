@@ -25,13 +25,13 @@ from acp_agent.text import ITSELF, REFLECTION
 
 _SEARCH, _CHECK, _SAVE = "memory_search", "diagnostics", "memory_save"
 _QUERY = 1_000  # characters of the prompt that are searched for
-_FROM = "[summary of a conversation] "
+_NOTE_PREFIX = "[summary of a conversation] "
 _NOTE_BYTES = 8 * 1024
 SECONDS = {Phase.PLANNER: 10.0, Phase.VERIFIER: 180.0, Phase.AUTONOMOUS: 10.0}
 """The time a call may take, by phase. Waiting for the user's permission counts."""
 
 _CHANGING = frozenset({"edit", "write", "create_directory", "delete_path", "move_path", "copy_path"})
-_UNWANTED = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.CONFIRMATION_REQUIRED})
+_REFUSALS = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.CONFIRMATION_REQUIRED})
 
 
 class PhaseCalls:
@@ -55,7 +55,7 @@ class PhaseCalls:
         self._seconds = seconds or SECONDS
         self._note_bytes = note_bytes
         self._redact = redact
-        self._unwanted: set[str] = set()
+        self._refused: set[str] = set()
         self._made: dict[Phase, int] = dict.fromkeys(SECONDS, 0)
 
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> str | None:
@@ -65,7 +65,7 @@ class PhaseCalls:
         """
         query = " ".join(self._redact(prompt.text).split())[:_QUERY]
         result = await self._run(Phase.PLANNER, _SEARCH, {"query": query}, toolset) if query else None
-        return _told(_SEARCH, result) if result is not None and _has(result, "ids") else None
+        return _report(_SEARCH, result) if result is not None and _has(result, "ids") else None
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
         """Return the report of the checkers, as text for the model to read behind the results; None for none.
@@ -76,7 +76,7 @@ class PhaseCalls:
         if not any(changes):  # the result of a shell command has diffs only if tools.shell.show_changes is on
             return None
         result = await self._run(Phase.VERIFIER, _CHECK, {}, toolset)
-        return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
+        return _report(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
 
     async def compacted(self, summary: str, toolset: Toolset) -> None:
         """Save the summary of a compaction to the memory, as much of it as fits into one note.
@@ -84,12 +84,12 @@ class PhaseCalls:
         The user is not asked, but every gate applies. The note begins by saying that it is a summary.
         """
         if text := summary.strip():
-            note = f"{_FROM}{text}".encode("utf-8", "replace")[: self._note_bytes].decode("utf-8", "ignore")
+            note = f"{_NOTE_PREFIX}{text}".encode("utf-8", "replace")[: self._note_bytes].decode("utf-8", "ignore")
             await self._run(Phase.AUTONOMOUS, _SAVE, {"content": note}, toolset)
 
     def clear(self) -> None:
         """Allow refused calls again, because a new conversation begins."""
-        self._unwanted.clear()
+        self._refused.clear()
         self._made = dict.fromkeys(SECONDS, 0)
 
     def status(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class PhaseCalls:
 
     async def _run(self, phase: Phase, tool: str, arguments: JsonObject, toolset: Toolset) -> ToolResult | None:
         """Run one call and return its result. Return None if it was not made, failed or took too long."""
-        if tool in self._unwanted or all(spec.name != tool for spec in toolset.specs()):
+        if tool in self._refused or all(spec.name != tool for spec in toolset.specs()):
             return None
         self._made[phase] += 1
         call = ToolCall(str(uuid4()), tool, arguments, batch=str(uuid4()), phase=phase)
@@ -106,23 +106,23 @@ class PhaseCalls:
             result = await toolset.run(call)
         if result is None or result.failure is None:
             return result
-        if result.failure.category in _UNWANTED:
-            self._unwanted.add(tool)
+        if result.failure.category in _REFUSALS:
+            self._refused.add(tool)
         return None
 
 
 class RememberedSummaries:
-    """A store of summaries that also saves them to the memory. `kept` is the store that it extends, or None."""
+    """A store of summaries that also saves them to the memory. `store` also gets them, unless it is None."""
 
-    def __init__(self, kept: Summaries | None, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
-        self._kept = kept
+    def __init__(self, store: Summaries | None, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
+        self._store = store
         self._phases = phases
         self._toolset = toolset
 
     async def add(self, summary: Summary) -> None:
         try:
-            if self._kept is not None:
-                await self._kept.add(summary)
+            if self._store is not None:
+                await self._store.add(summary)
         finally:
             await self._phases.compacted(summary.text, self._toolset())
 
@@ -133,7 +133,7 @@ def _has(result: ToolResult, name: str) -> bool:
     return isinstance(entries, list) and bool(entries)
 
 
-def _told(tool: str, result: ToolResult) -> str:
+def _report(tool: str, result: ToolResult) -> str:
     return f"{ITSELF}has called {tool}; it says:]\n{result.text}"
 
 
@@ -153,7 +153,7 @@ class Record:
 REPEATED = 2
 """The number of failures of one tool in a turn after which the model gets the advice."""
 
-_WORTH_IT = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
+_WRONG_ARGUMENTS = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
 
 
 class Reflection:
@@ -194,7 +194,7 @@ class Reflection:
                 continue
             if result.failure.category.quality_failure:
                 record = Record(record.calls + 1, record.mistakes + 1)
-            if result.failure.category in _WORTH_IT:
+            if result.failure.category in _WRONG_ARGUMENTS:
                 self._failures[use.name] += 1
                 failed[use.name] = None
         self._records[model] = record
