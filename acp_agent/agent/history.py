@@ -151,7 +151,7 @@ class History:
     def measured(self, tokens: int) -> None:
         """Note that the model counted `tokens` for everything up to and including the last message.
 
-        A count that no model can hold is ignored: some servers send a negative number without its sign.
+        A count larger than any window is ignored: some servers send a negative number as a huge unsigned one.
         """
         if tokens <= _MOST_TOKENS:
             self._fill = self._fill._replace(tokens=tokens)
@@ -252,7 +252,7 @@ class History:
         self._fill_before = self._fill
 
     def end_turn(self) -> None:
-        """End the turn. It now counts with the earlier ones."""
+        """End the turn. Its messages now belong to `earlier`."""
         self._start = None
 
     @property
@@ -287,7 +287,7 @@ class History:
         return tuple(message for message in before if message.parts)
 
     def begun(self, kept: int) -> tuple[Message, ...]:
-        """Return the prompt of the current turn and all rounds but the last `kept`. Empty if there are no others."""
+        """Return the prompt of the current turn and all its rounds but the last `kept`. Empty without such rounds."""
         index, part = self._turn_start()
         rounds = len(self._messages[index + 1 :]) // 2 - kept
         if rounds <= 0:
@@ -298,7 +298,7 @@ class History:
     def sum_up(self, knowledge: Sequence[TextPart], begun: int = 0) -> None:
         """Replace the knowledge block and all of `earlier` by `knowledge`. None of its texts may be blank.
 
-        begun   the number of messages behind the prompt of the current turn that go as well
+        begun   the number of messages after the prompt of the current turn that `knowledge` replaces as well
         """
         index, part = self._turn_start()
         turn = self._messages[index:]
@@ -350,7 +350,7 @@ class History:
 
 
 def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """Return by how many tokens `new` is smaller. Messages that are in both are not looked at."""
+    """Return by how many tokens `new` is smaller than `old`. Messages that are in both are not looked at."""
     before, now = {id(message) for message in old}, {id(message) for message in new}
     gone = messages_tokens(message for message in old if id(message) not in now)
     return gone - messages_tokens(message for message in new if id(message) not in before)

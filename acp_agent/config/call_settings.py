@@ -12,7 +12,7 @@ from acp_agent.config.section import (
     OFF,
     ON,
     SMALLER,
-    SMALLER_OR_UNLIMITED,
+    SMALLER_ZERO_UNLIMITED,
     SUBSET,
     Paths,
     Section,
@@ -40,7 +40,7 @@ class RateLimitSettings(Section):
     calls_per_hour: Annotated[
         int,
         Field(ge=0, le=100_000, description="Tool calls a session may make in any hour; 0 = no limit."),
-        SMALLER_OR_UNLIMITED,
+        SMALLER_ZERO_UNLIMITED,
     ] = 0
 
 

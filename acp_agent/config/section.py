@@ -95,7 +95,7 @@ def _number(value: object) -> float:
 
 
 def _if_stricter(is_stricter: Callable[[object, object], bool]) -> Callable[[object, object], Tightened]:
-    """Return the rule that takes the project's value if it is as strict as the user's, and otherwise refuses it."""
+    """Return the rule that accepts the project's value if it is at least as strict as the user's, else refuses it."""
     return lambda user, project: Tightened(project) if is_stricter(user, project) else Tightened(user, (project,))
 
 
@@ -138,7 +138,7 @@ def no_looser(*loosest_first: StrEnum) -> ProjectMay:
 
 
 SMALLER = ProjectMay(_if_stricter(lambda user, project: _number(project) <= _number(user)), "a smaller number")
-SMALLER_OR_UNLIMITED = ProjectMay(
+SMALLER_ZERO_UNLIMITED = ProjectMay(
     _if_stricter(lambda user, project: (_number(project) or math.inf) <= (_number(user) or math.inf)),
     "a smaller number (0 is no limit)",
 )

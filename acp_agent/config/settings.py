@@ -18,7 +18,7 @@ from acp_agent.config.section import (
     OFF,
     ON,
     SMALLER,
-    SMALLER_OR_UNLIMITED,
+    SMALLER_ZERO_UNLIMITED,
     SUBSET,
     PathText,
     Seconds,
@@ -260,7 +260,7 @@ class AgentSettings(Section):
             description="Model calls a turn may make before it stops with max_turn_requests; 0 = no limit. "
             "The model is told five calls before the end.",
         ),
-        SMALLER_OR_UNLIMITED,
+        SMALLER_ZERO_UNLIMITED,
     ] = 200
     max_tool_calls_per_answer: Annotated[
         int,
@@ -345,7 +345,7 @@ class AcpSettings(Section):
             allow_inf_nan=False,
             description="Seconds a command may run in the editor's terminal; 0 = no limit.",
         ),
-        SMALLER_OR_UNLIMITED,
+        SMALLER_ZERO_UNLIMITED,
     ] = 120.0
     terminal_form: Annotated[
         TerminalForm,

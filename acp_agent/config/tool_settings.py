@@ -32,7 +32,7 @@ from acp_agent.config.section import (
     OFF,
     ON,
     SMALLER,
-    SMALLER_OR_UNLIMITED,
+    SMALLER_ZERO_UNLIMITED,
     SOME,
     SUBSET,
     Paths,
@@ -196,7 +196,7 @@ class ResultCacheSettings(Section):
             allow_inf_nan=False,
             description="Seconds a result may be used again; 0 = until something changes.",
         ),
-        SMALLER_OR_UNLIMITED,
+        SMALLER_ZERO_UNLIMITED,
     ] = 300.0
 
 

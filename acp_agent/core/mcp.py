@@ -22,7 +22,7 @@ class McpOrigin(StrEnum):
 
 @frozen
 class StdioServer:
-    """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean one.
+    """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean environment.
 
     allow_write   files and folders that it may change in its sandbox, besides those of the session
     """
@@ -81,7 +81,7 @@ class McpDefinition:
 class McpReply:
     """The bounded result of a call. If `is_error`, the tool failed and `text` says why.
 
-    failure   for an error that is not the tool's own, such as one of the server. It has none of the server's words
+    failure   the error if the call failed outside the tool, such as in the server. It quotes nothing of the server
     """
 
     text: str
@@ -117,7 +117,7 @@ class McpConnection(Protocol):
 
     @property
     def problem(self) -> str:
-        """The reason why it is not ready, as one line for the user. Empty if it is."""
+        """The reason why the server is not ready, as one line for the user. Empty if it is ready."""
         ...
 
     def definitions(self) -> tuple[McpDefinition, ...]:

@@ -1,6 +1,6 @@
 """Refuse calls by the policy and the authorization. Both are lists of rules, and the first rule that matches decides.
 
-They only forbid. A call that they allow must still pass every other gate.
+A call that these rules allow must still pass every other gate.
 """
 
 from collections.abc import Callable
@@ -144,6 +144,7 @@ class PolicyGate(Gate):
         return [*decision.steps, f"decision: {'ask' if asks else decision.effect}{because}"]
 
     def _decide(self, facts: CallFacts) -> PolicyDecision:
+        """Decide for the tool and for each name that it acts as. A denial counts most, then a doubt."""
         targets = any(rule.paths for rule in self._policy.rules)
         trust = self._trust(facts.invocation)
         found = policy_facts(facts, trust, self._cwd, self._realpath, targets=targets)

@@ -37,7 +37,7 @@ MESSAGE_LIMIT: Final = 8 * 1024 * 1024
 
 
 class BrokenServerError(Exception):
-    """A server sent something that ends the connection. The message follows "the server" or "the program"."""
+    """A server sent something that ends the connection. Its message begins with a verb; the reader adds the subject."""
 
 
 class LineSplitter:
@@ -112,8 +112,8 @@ class SseSplitter:
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
-_QUEUE_SIZE: Final = 64
-_BATCH: Final = 100
+_QUEUE_SIZE: Final = 64  # messages
+_BATCH: Final = 100  # messages of a batch that are read; the others are dropped
 _MOST_NODES: Final = 300_000
 """The most lists and objects in one message. Parsed, they take about 70 MB. Brackets in strings are counted too."""
 _MOST_JUNK: Final = 1000
@@ -122,9 +122,9 @@ _FREE_MESSAGES: Final = 200
 _FREE_BYTES: Final = 1024 * 1024
 _PAUSE: Final = 0.05
 """The pause in seconds after `_FREE_MESSAGES` or `_FREE_BYTES` that no request asked for."""
-_OWN_CODES: Final = 1_000_000
-_ID_LIMIT: Final = 200
-_DIGITS: Final = 18  # of the number of a request of ours
+_OWN_CODES: Final = 1_000_000  # our error code for request n is this plus n
+_ID_LIMIT: Final = 200  # characters of the id of a server's request
+_DIGITS: Final = 18  # the most digits of an id of our requests
 _CANCELLED: Final = "notifications/cancelled"
 _ELICIT: Final = "elicitation/create"
 
@@ -210,7 +210,7 @@ class MessageChannel:
     def answer_failure(self, message: SessionMessage, failure: ToolFailure) -> None:
         """Answer a pending request in place of the server. `take_failure` returns the failure to the caller.
 
-        The failure is found again by its error code, because the session passes on only the code unchanged.
+        An error code identifies the failure, because the session passes on nothing else unchanged.
         """
         request = message.message
         if self.is_pending(message) and isinstance(request, JSONRPCRequest) and isinstance(request.id, int):

@@ -98,7 +98,7 @@ P = TypeVar("P", bound=ExtensionParams)
 
 
 def _read(model: type[P], params: JsonObject) -> P:
-    """Return the params as their model. ACP allows `_meta` in all of them.
+    """Read params into a model. `_meta` is ignored, because ACP allows it in all params.
 
     Raises RpcError (-32602), which names the first wrong member and what was expected, without the value.
     """
@@ -344,7 +344,7 @@ METHODS: Final[dict[str, _Entry]] = {
 
 
 class Extensions:
-    """The extension methods over a host."""
+    """The extension methods, which act on the sessions of a host."""
 
     def __init__(self, host: ExtensionHost) -> None:
         self._host = host

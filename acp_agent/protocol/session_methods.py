@@ -94,7 +94,7 @@ class SessionMethods:
         return session, answer
 
     async def make_opened(self, opened: OpenedSession) -> None:
-        """Make a session whose `session/new` is answered already. Notify the editor of values that differ by now."""
+        """Make a session whose `session/new` is already answered. Notify the editor of what has changed since."""
         incoming = Incoming("", "session/new")
         try:
             session, answer = await self._new_session(opened.params, incoming, opened)
@@ -216,9 +216,9 @@ class SessionMethods:
         return {"configOptions": self._options(session)}
 
     async def _keep_choice(self, session: Session, before: SessionOptions, incoming: Incoming) -> None:
-        """Put a stricter choice in force, store the options, which may wait for the database, and tell of a looser one.
+        """Put a stricter choice in force, store the options, and tell the user if a looser choice counts only later.
 
-        The options are set already. `$/cancel_request` would come too late, so it is ignored from now on.
+        The options are set already, so `$/cancel_request` is ignored from now on.
         """
         incoming.on_cancel(lambda: None)
         session.tighten()

@@ -25,7 +25,7 @@ _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _PLACES = {Containment.CONTAINED: "in the sandbox", Containment.OUTSIDE: "outside the sandbox"}
 """The words in a call's card that say where its commands run."""
 _TOLD_IN_OUTPUT = ("output", "stdout", "stderr")
-"""Members of a command's result that are left out, because the text for the user contains them."""
+"""Members of a command's result that rawOutput leaves out, because the text for the user contains them."""
 _LIVE_TAIL = 8 * 1024
 """The most characters of a running local command's output that are sent."""
 IMAGES_LIMIT = 8 * 1024 * 1024
@@ -81,9 +81,8 @@ class Updates:
             case events.UserMessage(parts, message_id, scheduled):
                 shown = () if scheduled else map(content_block, parts)
                 blocks = (block for block in shown if block.get("text") != "")
-                return [
-                    {"sessionUpdate": "user_message_chunk", "content": it, "messageId": message_id} for it in blocks
-                ]
+                kind = "user_message_chunk"
+                return [{"sessionUpdate": kind, "content": block, "messageId": message_id} for block in blocks]
             case events.TextDelta(text, message_id):
                 return (chunk("agent_message_chunk", text, message_id),) if text else ()
             case events.ThoughtDelta(text, message_id):
@@ -94,7 +93,7 @@ class Updates:
                 return (_state(event, self.client),)
 
     def interrupted(self) -> Sequence[JsonObject]:
-        """Return updates that close all open calls as failed: no end will come, and their cards would stay open."""
+        """Return updates that close all open calls as failed. Otherwise editors show them as running forever."""
         failed = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, INTERRUPTED))
         cards, self._cards = self._cards, {}
         return [

@@ -29,11 +29,11 @@ _MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than
 _MAX_SHOWN_LINES = 12
 _MAX_SHOWN_CHARS = 200
 _MAX_COMPARED = 4000  # characters of a window that are compared one by one
-_MAX_CODE_POINTS = 4
-_CANDIDATES = 30
-_MAX_SQUARES = 20_000_000  # the squares of the candidates' lengths together; three are always compared
+_MAX_CODE_POINTS = 4  # shown for each side of a difference
+_CANDIDATES = 30  # the most windows that are compared
+_MAX_SQUARES = 20_000_000  # the most windows times the squared length of the string; three are always compared
 _MAX_PAIRS = 4_000_000  # equal characters of two windows; with more, a comparison takes minutes
-_LIKE_ENOUGH = 0.5
+_LIKE_ENOUGH = 0.5  # the share of the string's characters that a similar window has in common with it
 _NUMBERED = re.compile(r" *\d+\t")
 _LOOKALIKES = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2013\u2014\u2212", "''\"\"----")
 
@@ -56,7 +56,7 @@ class NoMatch(ExplainedFailure):
 def no_match(text: str, wanted: str) -> NoMatch:
     """Return the error for a string that is missing, with the most helpful advice.
 
-    A redaction placeholder that occurs less often in the text was copied from redacted text and cannot match anything.
+    A redaction placeholder that `wanted` contains more often than the text was copied from redacted text.
     """
     hidden = placeholders(wanted) - placeholders(text)
     if hidden:
@@ -203,7 +203,7 @@ def adapted(text: str, old: str, new: str) -> Adapted | None:
 
 
 def _cut_off(text: str) -> str:
-    """Return the text without escapes. Its last line may be only a part of a line, and so have no note."""
+    """Return the text with its escapes read. Read those of the last line even if its note was not copied."""
     head, end, last = text.rpartition("\n")
     return f"{unescaped(head)}{end}{unescaped(last, every_line=True)}"
 
@@ -213,7 +213,7 @@ _READINGS = (unescaped, _cut_off, partial(unescaped, every_line=True))
 
 
 def check_readings(text: str, old: str) -> None:
-    """Raise ToolError if `old` is in the text as it is and with its escapes read, or in two ways of reading them."""
+    """Raise ToolError if the text contains more than one reading of `old`: as it is, or with its escapes read."""
     if "\\u" not in old:
         return
     folded = text.replace("\r\n", "\n")
@@ -233,11 +233,12 @@ def _once(text: str, old: str, new: str) -> tuple[str, int] | None:
 
 
 def _reindented(text: str, old: str, new: str) -> Adapted | None:
+    """Replace the only place that differs from `old` in its indentation; None if there is not exactly one."""
     wanted = old.split("\n")
     body = [line.lstrip(" \t") for line in wanted]
     there = split_lines(text)
     bare = [line.lstrip(" \t") for line in there]
-    size = len(body) - (body[-1] == "" and len(body) > 1)  # the empty text after a last line end is no line
+    size = len(body) - (body[-1] == "" and len(body) > 1)  # the empty text after the last line end is not a line
     if sum(map(len, body)) == 0:
         return None
     whole, part = ("\n".join(("", *lines, "")) for lines in (bare, body[:size]))
@@ -288,9 +289,9 @@ def _with_indents(lines: Sequence[str], indents: Mapping[str, str], *, within: b
 
 
 def _indent(indent: str, indents: Mapping[str, str]) -> str | None:
-    """Return the file's indentation for one of new_string; None if it is unclear.
+    """Return the file's indentation for an indentation of new_string; None if it is unclear.
 
-    For one that old_string does not have, it follows from the difference or the ratio of the known ones.
+    If old_string has no such indentation, the others must all differ from the file's by the same text or ratio.
     """
     if indent in indents:
         return indents[indent]
@@ -328,7 +329,7 @@ class _Folded:
     """A text to search, with CRLF read as LF if wanted, and a mapping to the offsets of the original text."""
 
     def __init__(self, text: str, *, fold: bool) -> None:
-        self._pairs: list[int] = []
+        self._pairs: list[int] = []  # offsets in the folded text of the line ends that were CRLF
         self._folded = text
         if fold:
             self._folded = text.replace("\r\n", "\n")

@@ -59,7 +59,7 @@ class PhaseCalls:
         self._made: dict[Phase, int] = dict.fromkeys(SECONDS, 0)
 
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> str | None:
-        """Return the notes that fit the prompt, as text for the model to read behind it; None for none.
+        """Return the notes that fit the prompt, as text that the model gets after the prompt; None for none.
 
         Raises only cancellation.
         """
@@ -68,7 +68,7 @@ class PhaseCalls:
         return _report(_SEARCH, result) if result is not None and _has(result, "ids") else None
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
-        """Return the report of the checkers, as text for the model to read behind the results; None for none.
+        """Return the report of the checkers, as text that the model gets after the results; None for none.
 
         Raises only cancellation.
         """
@@ -151,7 +151,7 @@ class Record:
 
 
 REPEATED = 2
-"""The number of failures of one tool in a turn after which the model gets the advice."""
+"""The number of failures of one tool in a turn after which the model gets advice."""
 
 _WRONG_ARGUMENTS = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
 
@@ -159,8 +159,8 @@ _WRONG_ARGUMENTS = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCat
 class Reflection:
     """An observer that counts failures: by tool, for advice to the model, and by model, for the user.
 
-    A success of a tool and a new turn start the count of the tool again. Calls that a gate, the user or an outside
-    failure stopped do not count in the record of a model.
+    The count of a tool returns to 0 when a call of it succeeds, and when a turn begins. Calls that a gate, the user or
+    an outside failure stopped do not count in the record of a model.
 
     model   returns the model whose calls are running, as "PROVIDER:MODEL"
     """

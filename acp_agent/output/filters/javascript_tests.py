@@ -11,7 +11,7 @@ _DETAIL = lazy_regex(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$"
 _NOTE = lazy_regex(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
 _PASSED = lazy_regex(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
 _TICKS = frozenset("✓√✔")
-_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
+_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters that `_take` looks for
 _FAILED = lazy_regex(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
 _TROUBLE = lazy_regex(r"(?i:error|warn|fail|exception|reject)")
 _LEVEL = 2  # columns by which these runners indent what is in a suite
@@ -20,8 +20,8 @@ _LEVEL = 2  # columns by which these runners indent what is in a suite
 class JavaScript:
     """A reader of the lines of these runners.
 
-    `_failure` is the current failure. `_indented` are the last lines, if they may be headings of suites. Those above a
-    passed test are dropped with it.
+    `_failure` has the lines of the current failure. `_indented` has the last lines if they may be headings of suites.
+    Headings above a passed test are dropped together with it.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class JavaScript:
         self._close()
 
     def _detail(self, line: str) -> None:
-        """Take a heading. The heading of a test after that of its file belongs to the same failure."""
+        """Begin a failure. A heading of a test that follows the heading of its file belongs to the same failure."""
         if self._failure and not any(text.strip() for text in self._failure[1:]) and "⎯" not in line:
             self._failure.append(line)
             return
