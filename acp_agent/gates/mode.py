@@ -81,7 +81,7 @@ class ModeGate(Gate):
         return Deny(f"{reason}; {_LEAVING}", advice="Go on with what you can read, or tell the user to switch.")
 
 
-READING = frozenset(
+READONLY_TOOLS = frozenset(
     (
         "agent",  # this gate also judges the calls that sub-agents make
         "evaluate",
@@ -115,9 +115,9 @@ READING = frozenset(
 
 
 class AutonomyGate(Gate):
-    """A gate that refuses all tools except those in READING while `readonly` returns True.
+    """A gate that refuses all tools except those in READONLY_TOOLS while `readonly` returns True.
 
-    A call of a tool in READING is refused as well if it changes anything, runs a command, or calls an MCP server or
+    A call of one of these tools is refused as well if it changes anything, runs a command, or calls an MCP server or
     another agent's program.
     """
 
@@ -132,7 +132,7 @@ class AutonomyGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Return whether a tool is offered to the model now."""
-        return not self._readonly() or (spec.name in READING and not spec.mutates)
+        return not self._readonly() or (spec.name in READONLY_TOOLS and not spec.mutates)
 
     def judge(self, facts: CallFacts) -> Verdict:
         if not self._readonly() or (self.allows(facts.spec) and not any(map(_acts, facts.subjects))):

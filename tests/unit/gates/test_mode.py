@@ -21,7 +21,7 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.gates.mode import READING, AutonomyGate, ModeGate
+from acp_agent.gates.mode import READONLY_TOOLS, AutonomyGate, ModeGate
 from acp_agent.tools.ask_user import AskUser
 from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
@@ -106,9 +106,9 @@ def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_
         "list_directory",
         "web_scrape",
         "fetch",
-    } <= READING
+    } <= READONLY_TOOLS
     offered = {tool.name for tool in default_tools() if gate().allows(tool.spec())}
-    assert offered == {tool.name for tool in default_tools()} & READING
+    assert offered == {tool.name for tool in default_tools()} & READONLY_TOOLS
     assert {"read", "grep", "outline", "find_path", "list_directory", "update_plan"} <= offered
     assert offered.isdisjoint({"bash", "write", "edit", "delete_path", "move_path", "copy_path", "diagnostics"})
 

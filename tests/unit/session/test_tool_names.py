@@ -9,7 +9,7 @@ import acp_agent
 from acp_agent.config.settings import Settings
 from acp_agent.core.types import ALIASES
 from acp_agent.extend.skills import SkillLibrary
-from acp_agent.gates.mode import READING
+from acp_agent.gates.mode import READONLY_TOOLS
 from acp_agent.gates.selection import GROUPS, PROFILES
 from acp_agent.tools.agent import AgentAction, AgentTool, EvaluateTool, HandoffTool
 from acp_agent.tools.board import Messages, Tasks
@@ -72,7 +72,7 @@ def test_every_name_in_a_table_of_tools_is_that_of_a_tool():
 @each_row(
     "names",
     [
-        READING,
+        READONLY_TOOLS,
         set().union(*GROUPS.values()),
         {name for names in PROFILES.values() for name in names or () if not name.startswith("group:")},
         {*ALIASES.values()},
