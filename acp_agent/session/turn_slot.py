@@ -120,11 +120,11 @@ class TurnSlot:
 
     @property
     def ended(self) -> asyncio.Event:
-        """The event that the end of the running turn sets."""
+        """The event that the end of the running turn sets, or of the next one if none runs."""
         return self._over
 
     async def over(self) -> None:
-        """Wait until a running turn has ended."""
+        """Wait until the running turn has ended, or the next one if none runs."""
         await self._over.wait()
 
     async def cancelled_over(self) -> None:
@@ -161,7 +161,7 @@ class TurnSlot:
 
 
 class IdleWaiter:
-    """A function that waits until no turn runs, so that other work does not slow down the answers of other sessions.
+    """A callable that waits until no turn runs, so that other work does not slow down the answers of other sessions.
 
     slots      returns the slots of all sessions
     patience   the most seconds to wait

@@ -188,7 +188,7 @@ def report(choice: "CheckerChoice", findings: Sequence[CheckerResult], limit: in
 
 
 def _selected(found: "Sequence[Problem]", limit: int) -> "list[Problem]":
-    """Choose at most `limit` problems: errors first, of these one of each message first. Keep the order of `found`."""
+    """Choose at most `limit` problems: errors first, and in each severity one of each message first. Keep the order."""
     own = set({(each.is_error, each.message): each for each in reversed(found)}.values())
     chosen = set(sorted(found, key=lambda each: (not each.is_error, each not in own))[:limit])
     return [each for each in found if each in chosen]

@@ -182,7 +182,7 @@ async def _refuse_notebook(path: str, files: FileSystem) -> None:
     try:
         data = await files.read_bytes(path, _MAX_NOTEBOOK)
     except ToolError:
-        return  # not on disk or not a file: reading reports it
+        return  # read_lines reports what is wrong; a larger notebook is read as text
     if await to_thread.run_sync(_is_notebook, data):
         show = f"Show its cells with a command such as `jq -r '.cells[].source | add' {shlex.quote(path)}`."
         hint = f"{show} To change one, find its lines with grep, read them with a limit and edit them: they are JSON."
@@ -260,7 +260,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """Return the width and height in the first frame header: SOF0 to SOF15 without the three that mean tables."""
+    """Return the width and height in the first frame header: 0xC0 to 0xCF without DHT, JPG and DAC."""
     for kind, at in _jpeg_segments(data):
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", data, at + 5)

@@ -135,7 +135,7 @@ _Spec: TypeAlias = "Sequence[GitIgnoreSpec]"
 class IgnoreRules:
     """The ignore rules for a depth-first search below `base`, a directory relative to the root.
 
-    The first 256 KiB of each file are read. At most 6,000 patterns apply to a folder, from its own file and the files
+    The first 256 KiB of each file are read. At most 6,144 lines apply to a folder, from its own file and the files
     above it. If `base` itself is ignored, the caller wants it anyway, so only the rules inside it apply.
     """
 
@@ -209,7 +209,7 @@ class IgnoreRules:
     def _read(self, directory: str) -> _Spec:
         name = ".gitignore" if directory == "." else f"{directory}/.gitignore"
         try:
-            if self._root.status(name).st_nlink > 1:  # a hard link to a file that tools may not read
+            if self._root.status(name).st_nlink > 1:  # it may be a hard link to a file that tools may not read
                 return ()
             with holding(self._root.open_regular(name)) as fd:
                 data = os.read(fd, _LARGEST)
@@ -447,7 +447,7 @@ def _any(path: str) -> bool:
 
 
 def _lines(path: str) -> set[str] | None:
-    """Return the lines that begin with `!`, without that mark; None if the file cannot be read whole."""
+    """Return the lines that begin with `!`, without that mark; None if it is too large or reading fails."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

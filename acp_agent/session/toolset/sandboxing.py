@@ -57,7 +57,7 @@ def sandbox_status(settings: Settings) -> str:
 
 
 def network_words(settings: Settings, tier: SandboxTier) -> Sequence[str]:
-    """Return a text for the user about the effect of `network_allow` in a tier; empty if it has none to tell."""
+    """Return a text for the user about `network_allow` in a tier; empty if it is not set or all hosts are allowed."""
     chosen = settings.tools.sandbox
     if not chosen.network_allow or chosen.profile is SandboxProfile.NETWORK_ALLOW_ALL:
         return ()
