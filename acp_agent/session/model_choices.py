@@ -38,7 +38,7 @@ _PATIENCE = 5.0
 """Seconds for the list of one provider. All providers are asked at the same time."""
 _PAUSE = 60.0
 """Seconds before a provider whose list did not arrive is asked again."""
-_HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
+_SLOW_IMPORTS = ("acp_agent.llm.model_list", "acp_agent.net.client")
 
 _LevelsOf: TypeAlias = Callable[[ProviderConfig, str, ModelTable, ModelInfo | None], Levels | None]
 """Returns the levels of a setting for a model, from its provider, its name, the packaged table and its list's entry."""
@@ -103,7 +103,7 @@ class KnownModels:
         except ConfigError:
             return None
 
-    def said(self, model: str) -> ModelInfo | None:
+    def entry(self, model: str) -> ModelInfo | None:
         """Return the entry of a model (`PROVIDER:MODEL`) in its provider's list."""
         ref = ref_of(model)
         return self._lists.get(ref.provider, {}).get(ref.model)
@@ -146,7 +146,7 @@ class KnownModels:
         return sum(1 for _ in self.offered(provider))
 
     async def _ask(self, catalog: "Catalog", provider: str, configured: Sequence[str]) -> None:
-        for module in _HEAVY:  # off the event loop
+        for module in _SLOW_IMPORTS:  # off the event loop
             await anyio.to_thread.run_sync(importlib.import_module, module, abandon_on_cancel=True)
         try:
             with anyio.fail_after(_PATIENCE):
@@ -228,7 +228,7 @@ class ModelChoices:
             return False
         name = ref_of(model).model
         unlisted = bool(name) and name.isprintable() and " " not in name and not self._known.has_list(config.name)
-        return unlisted or self._known.said(model) is not None
+        return unlisted or self._known.entry(model) is not None
 
     def thinking(self, model: str) -> Levels | None:
         return self._levels(thinking_levels, model)
@@ -240,7 +240,7 @@ class ModelChoices:
         config = self._known.config(model)
         if config is None:
             return None
-        return levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return levels(config, ref_of(model).model, self._known.table(), self._known.entry(model))
 
     # --------------------------------------------------------------------------------------------- /model
 
@@ -297,7 +297,7 @@ class ModelChoices:
         ref = ref_of(entry)
         if ref.provider not in self._known.providers or not ref.model[-1:].isalnum():
             return False
-        return self._known.said(entry) is not None or not self._known.has_list(ref.provider)
+        return self._known.entry(entry) is not None or not self._known.has_list(ref.provider)
 
     def _everything(self) -> Sequence[ModelChoice]:
         return self._grouped([*self._configured(), *self._offered(None)])
@@ -313,7 +313,7 @@ class ModelChoices:
         return sorted(choices, key=lambda choice: order[choice.provider])
 
     def _choice(self, name: str) -> ModelChoice:
-        info = self._known.said(name)
+        info = self._known.entry(name)
         if info is None:
             return ModelChoice(name, ref_of(name).model)
         return ModelChoice(name, info.title, ", ".join(_described(info)))

@@ -170,13 +170,13 @@ class IdleWaiter:
     def __init__(self, slots: Callable[[], Iterable[TurnSlot]], patience: float = 1.0) -> None:
         self._slots = slots
         self._patience = patience
-        self._one_looks = anyio.Lock(fast_acquire=True)
+        self._one_at_a_time = anyio.Lock(fast_acquire=True)
 
     async def __call__(self) -> None:
         """Wait until no turn has run for a moment, or until `patience` is over."""
         with anyio.move_on_after(self._patience):
             await anyio.sleep(_PAUSE)
-            async with self._one_looks:
+            async with self._one_at_a_time:
                 while (running := next((slot for slot in self._slots() if slot.busy), None)) is not None:
                     await running.over()
                     await anyio.sleep(_PAUSE)

@@ -179,7 +179,7 @@ def report(choice: "CheckerChoice", findings: Sequence[CheckerResult], limit: in
         "commands": list[Json](choice.commands),
     }
     lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in warnings))
-    if not found and not _clean(findings):
+    if not found and not _complete(findings):
         failed = ToolFailure(
             ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(warnings)}", _NOT_CHECKED
         )
@@ -194,7 +194,7 @@ def _selected(found: "Sequence[Problem]", limit: int) -> "list[Problem]":
     return [each for each in found if each in chosen]
 
 
-def _clean(findings: Sequence[CheckerResult]) -> list[str]:
+def _complete(findings: Sequence[CheckerResult]) -> list[str]:
     """Return the checkers whose lists are complete."""
     return [each.check.checker.name for each in findings if not each.warning]
 
@@ -216,8 +216,8 @@ def _header(findings: Sequence[CheckerResult], found: "Sequence[Problem]", shown
     if not found:
         unsure = [each.check.checker.name for each in findings if each.warning]
         not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
-        clean = _clean(findings)
-        return f"No problems found ({', '.join(clean)}){not_checked}." if clean else "Could not check."
+        complete = _complete(findings)
+        return f"No problems found ({', '.join(complete)}){not_checked}." if complete else "Could not check."
     errors = sum(each.is_error for each in found)
     counts = ((errors, "error"), (len(found) - errors, "warning"))
     header = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)

@@ -359,7 +359,7 @@ def _leads_to_shown(roots: Roots, link: str) -> bool:
     return True
 
 
-_SECONDS = 0.5
+_IGNORED_SECONDS = 0.5
 _MOST_EXCEPTIONS = 1000
 
 
@@ -375,7 +375,7 @@ class IgnoredFiles:
         self._root = root
         self._start = start
         self._named = named
-        self._time = TimeLimit(_SECONDS)
+        self._time = TimeLimit(_IGNORED_SECONDS)
         self._opened = list[Root]()
         self._rules = dict[str, IgnoreRules]()
         self._tops = dict[str, str]()
@@ -432,21 +432,21 @@ def exceptions(files: Iterator[str], most: int) -> Callable[[str], bool]:
     """
     patterns = set[tuple[str, bool]]()
     for number, path in enumerate(islice(dict.fromkeys(files), most + 1)):
-        found = _lines(path) if number < most else None
+        found = _negated_lines(path) if number < most else None
         if found is None:
-            return _any
+            return _every_path
         patterns.update(map(_pattern, found))
         if len(patterns) > _MOST_EXCEPTIONS:
-            return _any
-    return lambda path: _may_mean(path, patterns)
+            return _every_path
+    return lambda path: _may_match(path, patterns)
 
 
-def _any(path: str) -> bool:
+def _every_path(path: str) -> bool:
     del path
     return True
 
 
-def _lines(path: str) -> set[str] | None:
+def _negated_lines(path: str) -> set[str] | None:
     """Return the lines that begin with `!`, without that mark; None if it is too large or reading fails."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -473,7 +473,7 @@ def _pattern(line: str) -> tuple[str, bool]:
     return pattern if special is None else f"{pattern[:special]}*", line.endswith("/")
 
 
-def _may_mean(path: str, patterns: Collection[tuple[str, bool]]) -> bool:
+def _may_match(path: str, patterns: Collection[tuple[str, bool]]) -> bool:
     """Return whether a pattern may match a file, or, if the file's name has no leading dot, a folder above it."""
     *above, name = path.casefold().split("/")
     if any(fnmatchcase(name, pattern) for pattern, is_folder in patterns if not is_folder):
