@@ -18,7 +18,7 @@ from acp_agent.core.types import ToolCall, ToolResult, Touches
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # tool names that every API accepts
 _UNFIT_NAME = "invalid_tool_name"  # without the model's text, which may contain a part of a secret
-_NAMESPACE = "functions."  # in which some models see their tools, and which some servers leave in the name
+_NAMESPACE = "functions."  # some models put it before tool names, and some servers do not remove it
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 CUT_OFF = ToolFailure(
     ToolErrorCategory.INVALID_PARAMETERS,
@@ -37,10 +37,10 @@ _REUSED_ID = ToolFailure(
 )
 
 _CLEAN_UP = 5.0
-"""Seconds in which the ends of calls that did not run may be shown after a cancellation."""
+"""Seconds to show the end of the calls that did not run, after a cancellation."""
 
 MOST_CALLS = 64
-"""How many calls of one message run by default."""
+"""The most calls of one message that run by default."""
 
 
 def _too_many(most: int) -> ToolFailure:
@@ -87,6 +87,7 @@ class _Pending:
     """A call that is running or waits. The editor sees `call.id`, the model sees `use.id`.
 
     touches   what the call touches; None if its start was not shown yet
+    unseen    whether a refused call is not shown to the user
     over      is set when the call has ended
     """
 

@@ -201,7 +201,7 @@ PROMPT = "A test of this inventory fails. Find out why, mend it, and show me tha
 MODEL = "scripted:demo"
 
 _LIMIT = 60.0  # seconds after which the demo is given up
-_TICK = 0.1  # seconds between two drawings of the line that says what runs
+_TICK = 0.1  # seconds between two updates of the progress line
 _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIRTUAL_ENV")
 
 

@@ -286,7 +286,7 @@ class CommandOutcome:
 
     output           both streams in the order of arrival, for the model; head and tail if they exceed the request's
                      limit
-    stdout           one stream; head and tail if it exceeds the request's limit for one. `truncated` ignores it
+    stdout, stderr   one stream each; head and tail if it exceeds `stream_limit`. `truncated` is not about them
     exit_code        None if unknown; 128 + n if killed by signal n; 124 on timeout
     signal           a name such as "SIGKILL", or None
     truncated        whether a part of `output` is missing

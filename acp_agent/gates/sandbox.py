@@ -3,7 +3,8 @@
 A tool's own paths must resolve inside, or the call is refused. Nothing confines a shell command that runs without
 walls, so the paths in its text are judged:
 
-- A relative path that climbs out by `..` is refused. If that depends on the success of an earlier `cd`, it asks.
+- A relative path that climbs out by `..` is refused. If that depends on the success of an earlier `cd`, the user is
+  asked.
 - For any other path outside (absolute, `~`, a link that leads out) the question names the path. Reading a log is
   ordinary work, but no rule should allow it silently. Full-auto refuses it instead of asking.
 - Devices such as /dev/null are allowed.

@@ -1,7 +1,8 @@
 """The tools of a session, by profile, lists and groups.
 
-A session has the tools of its profile. If `allow` has entries, only those of them stay. `also_allow` adds tools, and
-`deny` removes tools, which is final. If the session sent a list (`_meta` of session/new), only tools in it stay.
+A session has the tools of its profile. If `allow` has entries, only the tools that it names stay. `also_allow` adds
+tools, and `deny` removes tools, which is final. If the session sent a list (`_meta` of session/new), only tools in it
+stay.
 
 An entry names a tool (also by another agent's name for it), `group:NAME`, `mcp`, or `mcp:SERVER`.
 """
@@ -263,7 +264,7 @@ class SelectionGate(Gate):
 
 
 def _objection(selection: Selection, name: str, spec: ToolSpec) -> str:
-    """Return the entry that excludes a tool, or another tool that does the same; empty if there is none."""
+    """Return the entry that excludes a tool or one of the tools that it acts as; empty if there is none."""
     found = selection.objection(name, spec.server, commands=spec.commands)
     for other in spec.acts_as:
         found = found or selection.objection(other)

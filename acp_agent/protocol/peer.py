@@ -35,7 +35,7 @@ MOST_RUNNING = 4096
 MOST_LATE = 256
 """The most requests that are remembered after their callers stopped waiting. A client may never answer them."""
 _LOOK = 1.0
-"""Seconds between two looks whether the client has closed the stream, while nothing is read."""
+"""Seconds between two checks whether the client has closed the stream, while reading is paused."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Peer:
     """The editor at the other end of the stream.
 
     before_request   called with the session's id before each request about a session. What it returns is awaited, so
-                     that earlier updates go out first. None if none wait
+                     that earlier updates go out first. It returns None if none wait
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Peer:
         timeout    seconds for earlier updates and the answer together; None waits without a limit
         withdraw   send `$/cancel_request` after a timeout; editors that do not know it ignore it
         recall     send `$/cancel_request` also if the calling task is cancelled
-        on_late    called with a result that arrives after the timeout or cancellation; without it, it is dropped
+        on_late    called with a result that arrives after the timeout or cancellation. None drops such a result
         """
         left = await self._wait_before(method, params, timeout)
         if self._ended or self._writer.broken:

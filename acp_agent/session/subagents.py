@@ -110,6 +110,7 @@ class AgentLibrary:
         return self._by_name
 
     def users(self) -> "Sequence[Definition]":
+        """Return the definitions in the user's files."""
         ours = {each.name for each in BUILT_IN}
         return [each for each in self.by_name().values() if each.name not in ours] if self._files else ()
 

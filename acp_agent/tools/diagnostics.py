@@ -31,9 +31,9 @@ from acp_agent.tools.tool import WHOLE, Name, Params, Tool, cut, fail, relative
 if TYPE_CHECKING:
     from acp_agent.tools.checkers import CheckerChoice, Problem, ProjectCheck
 
-_OUTPUT_LIMIT = 10 * 1024 * 1024
+_OUTPUT_LIMIT = 10 * 1024 * 1024  # bytes
 _NOT_CHECKED = "The project's problems are not known. Run another check, or tell the user what is missing."
-_PATH_LIMIT = 1000
+_PATH_LIMIT = 1000  # characters
 _LOCATIONS = 20
 _EXCERPT_LINES = 5
 _EXCERPT_CHARS = 200
@@ -77,7 +77,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         try:
             choice = await self._choose(params, files)
         except (ToolError, Refused) as error:
-            # A second choice would run what no gate has judged.
+            # If `run` chose again, it might run a command that no gate has judged.
             return replace(invocation, run=partial(fail, error), predicted_failure=self.failed(error))
         except BackendUnavailable as error:
             return replace(invocation, run=partial(fail, error))

@@ -33,7 +33,7 @@ _MAGIC: Final = (
     (b"GIF89a", "image/gif"),
 )
 _NUMBER = 8  # characters of a line's number, tab and end
-_MAX_NOTEBOOK = 32 * 1024 * 1024
+_MAX_NOTEBOOK = 32 * 1024 * 1024  # bytes
 _MAX_OFFSET = 1_000_000_000  # a line number in ACP has 32 bits
 
 
@@ -146,7 +146,7 @@ def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:
     return (Location(files.resolve(path, Access.READ), first + 1 if first > 0 else None),)
 
 
-# ---------------------------------------------------------------------------- what is no text
+# ---------------------------------------------------------------------------- files that are not text
 
 
 async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult:
@@ -178,7 +178,7 @@ def _pdf(path: str) -> ToolError:
 
 
 async def _refuse_notebook(path: str, files: FileSystem) -> None:
-    """Raise for a Jupyter notebook that is read as a whole: its outputs and pictures would hide the code."""
+    """Raise ToolError for a Jupyter notebook that is read as a whole: its outputs and pictures would hide the code."""
     try:
         data = await files.read_bytes(path, _MAX_NOTEBOOK)
     except ToolError:
@@ -220,7 +220,7 @@ class Picture(NamedTuple):
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """Return the picture, None if the bytes are not a picture that models accept."""
+    """Return the picture, or None if the bytes are not a picture that models accept."""
     mime_type = "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
     mime_type = mime_type or next((known for magic, known in _MAGIC if data.startswith(magic)), "")
     if not mime_type:

@@ -27,7 +27,7 @@ HEAD = 64 * 1024
 SECONDS = 1.0
 """Seconds that a prompt waits for all files."""
 _DEEPEST = 16  # folders that are searched
-_MOST_RULES = 50
+_MOST_RULES = 50  # files of one folder
 
 
 @frozen
@@ -122,7 +122,7 @@ def project_files(roots: Roots, names: Sequence[str], stamps: PathStamps) -> Fou
 def _rules_in(roots: Roots, folder: str, stamps: PathStamps) -> Sequence[str]:
     """Return the names of the rules of a folder."""
     path = os.path.join(folder, RULES_FOLDER)
-    stamps.exists(os.path.dirname(path))  # it may become a link, or be none any more
+    stamps.exists(os.path.dirname(path))  # a later change of it to or from a link must be noticed
     if not has(roots, path, stamps):
         return ()
     with suppress(Refused, ToolError, OSError), holding(roots.place(path, Access.LIST).open_directory()) as fd:

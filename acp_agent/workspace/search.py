@@ -1,10 +1,12 @@
 """grep on this machine: lines that match a regular expression.
 
-ripgrep searches. It opens files by name, so a link swapped in while it runs may trick it: every line it prints is
-compared with the file that is opened below the root, and what differs is dropped. What is left out of a directory:
-hidden and ignored entries, the folders of `SKIPPED`, links, binary and very large files, and whatever may not or
-cannot be read. The path of a query is searched even when it would be left out, and so are hidden and skipped names that
-the glob spells. If that path is a file, its size, the glob and the type do not matter.
+ripgrep searches. It opens files by name, so it may follow a link that was swapped in while it runs. Therefore the
+lines that are shown, or the first line of a file if none is shown, are compared with the file that is opened below the
+root. If they differ, nothing of the file is counted or shown.
+
+A search of a directory leaves out hidden and ignored entries, the folders of `SKIPPED`, links, binary and very large
+files, and files that may not or cannot be read. The path of the query itself is always searched, and so are hidden and
+skipped names that the glob spells. If the path is a file, its size, the glob and the type do not matter.
 """
 
 import os
@@ -54,7 +56,7 @@ _SHORT_LINE = 200
 """Characters of a line that is shown whole, or nearly so, wherever its match is."""
 _UNSURE = 16 * 1024
 """Characters at the end of a line that was cut. A match in them is not shown: a secret behind it may be cut as well."""
-_BLOCK = 1024 * 1024
+_BLOCK = 1024 * 1024  # bytes
 _MOST_COUNTED = 20_000
 """Matching lines that a search counts before it may stop."""
 _MOST_POSSIBLE = 2**31
@@ -187,7 +189,7 @@ async def _grep_directory(
 
 
 class _FileNames:
-    """What a search must know of the names of the files below a directory. They may be many, so they are not held.
+    """The number of files below a directory, and the names of those not searched. Other names are not kept.
 
     searchable, below   ripgrep's arguments for the files that are not too large, and for where they are
     secret              files that are too secret to be searched. Some or all may be missing
@@ -223,7 +225,7 @@ class _FileNames:
         return self._count
 
     def find_large(self, tasks: TaskGroup) -> None:
-        """List all files, and those that are not too large: cheaper than asking for each size. Raises ToolError."""
+        """Find the files that are too large by comparing two lists: cheaper than a stat of each. Raises ToolError."""
         tasks.start_soon(self._compare, EVERY, self._every)
         tasks.start_soon(self._compare, SOME, self.searchable)
 
@@ -341,7 +343,7 @@ class _UnorderedLines:
 
 
 class _Lines:
-    """The lines of one search, each compared with its file.
+    """The lines of one search. Those of a directory are compared with their files.
 
     last   the absolute path of the last file that matches, "" if there is none
     """
@@ -433,7 +435,7 @@ class _Lines:
 
 
 def _are_in_file(opener: FileOpener, path: str, lines: Sequence[FoundLine]) -> bool:
-    """Return whether the file below the root has these lines where ripgrep saw them: without its byte order mark."""
+    """Return whether the file has these lines at their offsets, which do not count its byte order mark."""
     try:
         with holding(opener.open(path)) as fd:
             mark = os.pread(fd, len(BOM), 0)

@@ -1,4 +1,4 @@
-"""Walk a tree below a root without following links, and tell which files below a folder .gitignore files exclude."""
+"""Walk a tree below a root without following links, and find the files that .gitignore files exclude."""
 
 import os
 import re
@@ -119,8 +119,8 @@ class TimeLimit:
         return self.stopped is not None
 
 
-_LARGEST = 256 * 1024
-_LONGEST = 4096  # bytes, as of a path
+_LARGEST = 256 * 1024  # bytes of an ignore file
+_LONGEST = 4096  # characters of a line, as many as the bytes of a path
 _SLICE = 512  # lines that are compiled together, since RE2 limits the size of a compilation
 _MOST_SETS = 12
 """The most slices that apply to one folder, and the most that are cached for other folders. A slice may take 8 MB."""
@@ -359,8 +359,8 @@ def _leads_to_shown(roots: Roots, link: str) -> bool:
     return True
 
 
-_IGNORED_SECONDS = 0.5
-_MOST_EXCEPTIONS = 1000
+_IGNORED_SECONDS = 0.5  # for all questions about one folder
+_MOST_EXCEPTIONS = 1000  # different lines
 
 
 class IgnoredFiles:

@@ -1,7 +1,7 @@
 """Named groups of commands that are refused or asked about together (`deny_groups.toml`).
 
-They extend the built-in blocklist. Like it they are compared with the parsed commands of a line, including those behind
-wrappers and in nested shells. The blocklist provides the function that compares a pattern with a command.
+They extend the built-in blocklist. Like it, they are compared with the parsed commands of a line, including those
+behind wrappers and in nested shells. The blocklist provides the function that compares a pattern with a command.
 """
 
 import posixpath
@@ -230,7 +230,7 @@ def _names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name)
 
 
-_names_of_pattern = lru_cache(1024)(_names)  # not of words, which may be long
+_names_of_pattern = lru_cache(1024)(_names)  # only patterns are cached, since words may be long
 
 
 def _begins(names: Sequence[str], wanted: Sequence[str]) -> bool:

@@ -192,17 +192,17 @@ def shell_texts(code: str, *, pipes: bool = False) -> list[str]:
 
 @cache
 def _literals() -> Regex:
-    """Return the expression for string literals, by RE2: a text of quotes that are not closed takes linear time."""
+    """Return the expression for string literals. RE2 needs linear time, even for many quotes that are not closed."""
     return compiled(_LITERAL, lines=True)
 
 
 @cache
 def _starts() -> Regex:
-    """Return the expression for calls that start programs, by RE2: a text that opens files often takes linear time."""
+    """Return the expression for calls that start programs. RE2 needs linear time, even for many calls of `open`."""
     return compiled(_STARTS, lines=True, captures=False, case_sensitive=False)
 
 
 @cache
 def _forks() -> Regex:
-    """Return the expression for endless forks, by RE2: a text that forks often takes linear time."""
+    """Return the expression for endless forks. RE2 needs linear time, even for many calls of `fork`."""
     return compiled(_FORKS, lines=True, captures=False, case_sensitive=False)

@@ -14,7 +14,7 @@ _BUILD = lazy_regex(r"# \S+")
 _PANIC = lazy_regex(
     r"(?:panic: |fatal error: |unexpected fault address|SIG[A-Z]+: |WARNING: DATA RACE|\*\*\* Test killed)"
 )
-_PANIC_LETTERS = frozenset("pfuSW*")
+_PANIC_LETTERS = frozenset("pfuSW*")  # with which a match of _PANIC begins
 _EXIT = lazy_regex(r"(?:exit status \d+|signal: \w+)$")
 
 

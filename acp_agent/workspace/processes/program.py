@@ -80,12 +80,12 @@ class ProgramStart:
     contain: Callable[[], SessionSandbox] | None = None
 
 
-_GRACE: Final = 0.3
-_READ: Final = 64 * 1024
-_STDERR_KEPT: Final = 4 * 1024
-_STDERR_SHOWN: Final = 300
-_STDERR_BEFORE_PAUSE: Final = 1024 * 1024
-_PAUSE: Final = 0.05
+_GRACE: Final = 0.3  # seconds that processes get to end by themselves, and after SIGTERM
+_READ: Final = 64 * 1024  # bytes
+_STDERR_KEPT: Final = 4 * 1024  # bytes
+_STDERR_SHOWN: Final = 300  # characters
+_STDERR_BEFORE_PAUSE: Final = 1024 * 1024  # bytes
+_PAUSE: Final = 0.05  # seconds
 
 
 class PipedProgram:
@@ -112,7 +112,7 @@ class PipedProgram:
 
     @classmethod
     async def start(cls, server: StdioServer, start: ProgramStart) -> "PipedProgram":
-        """Start the program with this environment and a mark, in its sandbox if it has one.
+        """Start the program with the environment of `start` and a mark, in its sandbox if it has one.
 
         Raises:
             OSError: the program cannot be started.
@@ -157,7 +157,7 @@ class PipedProgram:
         return await _read_some(self._stdout.fileno())
 
     async def write(self, data: bytes) -> None:
-        """Write all of it to stdin. Raises OSError if stdin is closed."""
+        """Write all of `data` to stdin. Raises OSError if stdin is closed."""
         fd, rest = self._stdin.fileno(), memoryview(data)
         while rest:
             await anyio.wait_writable(fd)
@@ -219,7 +219,7 @@ class PipedProgram:
 
 @contextmanager
 def _launched(server: StdioServer, environment: Mapping[str, str], sandbox: SessionSandbox | None) -> Generator[Launch]:
-    """Yield how the program is started. Raises OSError, and ValueError for a text with a NUL."""
+    """Yield the arguments and variables of the start. Raises OSError, and ValueError for a text with a NUL."""
     words = (server.command, *server.args)
     if sandbox is None:
         yield Launch(words)
