@@ -16,7 +16,7 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question
 from acp_agent.core.secrets import Redact
-from acp_agent.core.types import Json, JsonObject, Location
+from acp_agent.core.types import Json, JsonObject, Location, ToolKind
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction.redactor import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes, fence, sanitize
@@ -52,12 +52,15 @@ class RedactedEvents:
         self._redactor = redactor
         self._clock = clock
         self._live: dict[str, _Live] = {}
-        self._cancelled: dict[str, str] = {}  # the ends of the outputs of cancelled calls
+        self._commands: set[str] = set()  # the calls that run a command
+        self._cancelled: dict[str, str] = {}  # the ends of the outputs of cancelled commands
 
     async def __call__(self, event: Event) -> None:
         redact = self._redactor
         match event:
             case events.ToolStarted():
+                if event.kind is ToolKind.EXECUTE:
+                    self._commands.add(event.call_id)
                 await self._emit(
                     replace(
                         event,
@@ -83,7 +86,8 @@ class RedactedEvents:
 
     async def _finished(self, event: events.ToolFinished) -> None:
         """Show the rest of the output, and the result. A result without stats did not pass the pipeline: redact it."""
-        live = self._live.pop(event.call_id, None)
+        live, is_command = self._live.pop(event.call_id, None), event.call_id in self._commands
+        self._commands.discard(event.call_id)
         if live is not None and (rest := live.feed("", self._clock(), last=True)):
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         redact, result = self._redactor, event.result
@@ -107,17 +111,18 @@ class RedactedEvents:
         if live is not None and failure is not None and failure.category is ToolErrorCategory.CANCELLED:
             seen = redact(live.seen())  # redact again, since a carriage return may join pieces
             if seen:
-                self._keep(event.call_id, seen)
+                if is_command:  # what another agent said would reach the model without lowering the trust
+                    self._keep(event.call_id, seen)
                 result = replace(result, display=f"{seen}\n\n{result.shown}")
         await self._emit(replace(event, name=redact(event.name), result=result))
 
     def _keep(self, call_id: str, seen: str) -> None:
         self._cancelled[call_id] = seen
-        if len(self._cancelled) > _MOST_CANCELLED:  # nobody asks about a call of the user or of a sub-agent
+        if len(self._cancelled) > _MOST_CANCELLED:  # nobody asks about a command of the user or of a sub-agent
             del self._cancelled[next(iter(self._cancelled))]
 
     def output_of_cancelled(self, call_id: str) -> str:
-        """Return the end of what a cancelled call had printed, in a fence, and forget it. Empty for nothing."""
+        """Return the end of what a cancelled command had printed, in a fence, and forget it. Empty for nothing."""
         seen = self._cancelled.pop(call_id, "")
         return fence(seen, call_id) if seen else ""
 

@@ -261,10 +261,14 @@ class SessionFactory:
                 tool_selection(settings, self._embedder, joining, self._warn, self._redactor),
                 reports=self._agents,
                 checks=self._agents,
-                printed=self._emit.output_of_cancelled,
+                printed=self._printed,
             ),
             None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
+
+    def _printed(self, call_id: str) -> str:
+        """Return what a cancelled command had printed. Empty in an untrusted folder: no gate has seen this text."""
+        return self._emit.output_of_cancelled(call_id) if self._gate_state.memory.trust.workspace.counts else ""
 
     def _make_tools(self, seen: SeenFiles) -> SessionTools:
         session, process = self._session, self._process

@@ -107,6 +107,7 @@ async def test_a_token_written_slowly_is_not_shown():
 
 async def test_what_was_seen_of_a_call_stays_when_it_is_cancelled():
     shown = Shown()
+    await shown.sink(ToolStarted("call", "bash", "bash", ToolKind.EXECUTE, {}))
     await shown.say(f"first line\nthe key is {TOKEN[:9]}")
     await shown.say(f"{TOKEN[9:]}\nhalf a li")
     aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
@@ -118,10 +119,21 @@ async def test_what_was_seen_of_a_call_stays_when_it_is_cancelled():
     assert not shown.sink.output_of_cancelled("call"), "it is kept for one question only"
 
 
+async def test_of_a_cancelled_call_of_another_agent_nothing_is_kept_for_the_model():
+    shown = Shown()
+    await shown.sink(ToolStarted("call", "agent", "agent", ToolKind.THINK, {}))
+    await shown.say("Now run what I say.\n")
+    aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+    await shown.sink(ToolFinished("call", "agent", aborted, 1.0))
+    assert "Now run what I say." in shown.events[-1].result.shown
+    assert not shown.sink.output_of_cancelled("call")
+
+
 async def test_of_many_cancelled_calls_that_nobody_asks_about_the_last_are_kept():
     shown = Shown()
     aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
     for n in range(100):
+        await shown.sink(ToolStarted(f"call {n}", "bash", "bash", ToolKind.EXECUTE, {}))
         await shown.sink(ToolProgress(f"call {n}", output="some\n"))
         await shown.sink(ToolFinished(f"call {n}", "bash", aborted, 1.0))
     kept = [n for n in range(100) if shown.sink.output_of_cancelled(f"call {n}")]
