@@ -4,6 +4,7 @@ import re
 import sqlite3
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -167,6 +168,30 @@ async def test_the_model_knows_what_a_cancelled_command_had_printed(tmp_path, ca
     result = next(each for each in model.requests[-1]["messages"] if each["role"] == "tool")
     assert "The turn ended while this call ran" in result["content"]
     assert re.search(r'Its output until then:\n<tool-output id="\w+">\none\ntwo\n</tool-output', result["content"])
+
+
+async def test_the_model_does_not_know_what_a_cancelled_command_of_an_untrusted_folder_had_printed(tmp_path):
+    async def only_the_command(params: dict[str, Any]) -> str:
+        return "allow_once" if "sleep" in str(params["toolCall"].get("rawInput")) else "reject_once"
+
+    call = ("bash", {"command": "echo one; echo two; sleep 1000"})
+    async with (
+        listening_model(call) as model,
+        editing(tmp_path, None, capabilities=NOTHING, decide=only_the_command, **model.options) as editor,
+    ):
+        (editor.workspace / ".acp-agent").mkdir()
+        (editor.workspace / ".acp-agent/config.toml").write_text(
+            "[[mcp.servers]]\nname = 'theirs'\ncommand = 'never-started'\n"
+        )
+        session = await editor.open()
+        async with editor.prompting(session):
+            await editor.seen(lambda frame: "two" in str(frame.update.get("content")))
+            await editor.cancel(session)
+        await editor.say(session, "What did it print?")
+    assert len(editor.requests("session/request_permission")) == 2, "one for the folder and one for the command"
+    result = next(each for each in model.requests[-1]["messages"] if each["role"] == "tool")
+    assert "The turn ended while this call ran" in result["content"]
+    assert "output" not in result["content"]
 
 
 async def test_a_cancel_of_a_local_command_kills_its_whole_tree(tmp_path):
