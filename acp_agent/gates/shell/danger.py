@@ -41,7 +41,7 @@ def _power(command: Command) -> str:
             verb = next((word for word in operands(args) if word in tables().danger["power_verbs"]), "")
             return f"{command.name} {verb}" if verb else ""
         case "init" | "telinit" if args[:1] in (("0",), ("6",)):
-            return f"{command.name} 0"
+            return f"{command.name} {args[0]}"
         case "kill":
             signal_first = len(args) > 1 and args[0] == "-1"
             return "kill -1" if args.count("-1") > signal_first else ""

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from acp_agent.core.data import frozen
-from acp_agent.text import lazy_regex
 
 READS = re.compile(rb"\b(?:read|mapfile|readarray|select)\b")
 """It finds the name of a command that reads lines."""
@@ -14,7 +13,6 @@ ARRAY_READERS = frozenset(("mapfile", "readarray"))
 _BLANKS = " \t\n"
 _VALUED = {"read": "aidnNptu", "mapfile": "dnOsuCc", "readarray": "dnOsuCc"}
 _ESCAPED = 0x10FF00  # there, no character is assigned
-_ESCAPE = lazy_regex(r"\\(.)", re.DOTALL)
 
 
 @frozen
@@ -72,7 +70,6 @@ class ReadLines:
     def _read(self, argv: tuple[str, ...], marks: str) -> dict[str, list[str]]:
         options, names = options_of(argv)
         line = self._part(options)
-        line = line if "r" in options else _ESCAPE.sub(_escaped, line)
         if "a" in options:
             words = [*map(_plain, _fields(line, len(line) + 1, marks))]
             return {options["a"]: [" ".join(words), *words]}
@@ -82,27 +79,37 @@ class ReadLines:
         return {name: [value] for name, value in zip(names, values + [""] * len(names), strict=False)}
 
     def _part(self, options: Mapping[str, str]) -> str:
-        """Take the next line, or only as many characters as `-n` or `-N` says."""
+        """Take the next line, or only as many characters as `-n` or `-N` says, with marks of escaped characters.
+
+        Without `-r`, a backslash escapes the delimiter too, and joins a line with the next one.
+        """
         size = options.get("n") or options.get("N") or ""
-        most = int(size[:9]) if size.isdecimal() else None
-        line, _, rest = self.left.partition(_delimiter(options))
-        if most is not None and ("N" in options or len(line) >= most):
-            line, rest = self.left[:most], self.left[most:]
-        self.left = rest
-        return line
+        room = int(size[:9]) if size.isdecimal() else None
+        end = "" if "N" in options else re.escape(_delimiter(options))
+        plain = f"[^{end}]" if "r" in options else rf"\\.|[^\\{end}]"
+        piece = re.compile(plain.replace("[^]", ".") + ("+" if room is None else ""), re.DOTALL)
+        at, taken = 0, list[str]()
+        while room != 0 and (found := piece.match(self.left, at)) is not None:
+            at = found.end()
+            taken.append(found[0] if "r" in options else _unescaped(found[0]))
+            room = None if room is None else room - len(taken[-1])
+        self.left = self.left[at if room == 0 else at + 1 :]
+        return "".join(taken)
 
 
 def _delimiter(options: Mapping[str, str]) -> str:
     return (options.get("d", "\n") or "\0")[0]
 
 
-def _escaped(match: re.Match[str]) -> str:
-    """Return a mark for a character behind a backslash, which separates no words."""
-    return chr(_ESCAPED + ord(match[1])) if match[1].isascii() else match[1]
+def _unescaped(text: str) -> str:
+    """Return a mark for a character behind a backslash, which separates no words; other texts as they are."""
+    if text[0] != "\\":
+        return text
+    return "" if text[1] == "\n" else chr(_ESCAPED + ord(text[1])) if text[1].isascii() else text[1]
 
 
 def _plain(text: str) -> str:
-    """Return a text with the characters in place of the marks of `_escaped`."""
+    """Return a text with the characters in place of the marks of `_unescaped`."""
     if text.isascii():
         return text
     return "".join(chr(ord(char) - _ESCAPED) if char >= chr(_ESCAPED) else char for char in text)

@@ -291,7 +291,7 @@ def test_each_file_that_a_variable_may_name_is_written():
         (":(){ :|:& };:", "fork bomb"),
         ("cat x > /dev/sda", "> /dev/sda"),
         ("systemctl reboot", "systemctl reboot"),
-        ("init 6", "init 0"),
+        ("init 6", "init 6"),
         ("kill -9 -1", "kill -1"),
         ("gkill -- -1", "kill -1"),
         ("grm -rf /", "rm -rf /"),

@@ -24,10 +24,7 @@ _MARKS = (" \t\n", ":", ",", ": ", ",:", "", "x")
 def calls(choose: random.Random) -> tuple[str, str, tuple[str, ...]]:
     """Return a text, a value of IFS, and two calls that read the text one after the other."""
     text = "".join(choose.choices("ab x:,\t\\\n", weights=(4, 4, 3, 2, 2, 2, 1, 1, 3), k=choose.randint(1, 14)))
-    text = f"{text}b\n".replace("\\\n", "a\n")  # a backslash at the end of a line joins it with the next one
-    pair = tuple(choose.choices(_CALLS, k=2))
-    sizes = any("-n" in each or "-N" in each or "-d" in each for each in pair)  # backslashes do not count there
-    return text.replace("\\", "") if sizes else text, choose.choice(_MARKS), pair
+    return f"{text}b\n", choose.choice(_MARKS), tuple(choose.choices(_CALLS, k=2))
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -93,6 +90,9 @@ LINES = "ls\nrm -rf /"
         'while IFS=, read -ra a; do "${a[@]}"; done <<E\nls,x\nrm,-rf,/\nE',
         f"while read; do $REPLY; done <<E\n{LINES}\nE",
         "while read l; do $l; done <<E\ns\\udo ls\nE",
+        "while read l; do $l; done <<'E'\nsu\\\ndo ls\nE",
+        "while read -n 4 l; do $l ls; done <<'E'\nsu\\\ndo\nE",
+        "read -d x v <<< 's\\udox'; $v ls",
         "while read -d , l; do $l; done <<< 'ls,rm -rf /,'",
         "while read a; read b; do $a $b; done <<E\nls\nx\nrm -rf\n/\nE",
         "while read l; do ${l#x}; done <<E\nxls\nxrm -rf /\nE",
