@@ -8,8 +8,10 @@ import errno
 import importlib
 import locale
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from acp_agent import __version__
@@ -388,7 +390,19 @@ def _run(args: argparse.Namespace) -> int:
     if encoding and command == "run" and args.prompt is not None:
         args = argparse.Namespace(**vars(args) | {"prompt": os.fsencode(args.prompt).decode(encoding, "replace")})
     module, function = _ELSEWHERE.get(command, (command, command))
-    return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
+    with _interrupts_held():
+        subcommand = getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)
+    return subcommand(args)
+
+
+@contextmanager
+def _interrupts_held() -> Generator[None]:
+    """Hold SIGINT back until the end of the body. Python drops a KeyboardInterrupt in a callback of its importer."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _open_missing_streams() -> None:

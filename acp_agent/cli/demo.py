@@ -4,6 +4,7 @@ Only the model is a script. The steps are checked against the recorded messages 
 """
 
 import argparse
+import asyncio
 import os
 import shutil
 import signal
@@ -282,7 +283,9 @@ def _play(home: Path, project: Path) -> int:
     screen.note("An editor starts the agent and talks to it over pipes. Only the model is a script.")
     demo_session = DemoSession(screen, home, project)
     harden_process()  # the agent's commands must not read our environment
-    stop_reason = anyio.run(demo_session.play)
+    # `anyio.run` would import its backend before the loop handles Ctrl-C, and Python drops a KeyboardInterrupt in a
+    # callback of its importer.
+    stop_reason = asyncio.run(demo_session.play())
     screen.end()
     if has_git:
         screen.heading("\n$ git diff")
