@@ -169,5 +169,5 @@ def test_the_profile_says_of_each_part_which_packages_took_its_time_and_memory()
     titles = [line for line in page.splitlines() if line.startswith("#")]
     for part in ("spawn to initialize", "warm turn", "tool read"):
         assert any(title.startswith(f"### {part}: ") for title in titles)
-    for package in ("acp_agent.session", "pydantic", "Python: asyncio"):
-        assert page.count(f"| {package} |") > 2
+    for package in ("acp_agent.session", "anyio", "Python: asyncio"):
+        assert page.count(f"| {package} |") > 1

@@ -35,22 +35,22 @@ def assert_anthropic(messages: tuple[Message, ...]) -> None:
 
 def assert_openai(messages: tuple[Message, ...]) -> None:
     """Chat Completions: each assistant message with tool_calls is followed by one tool message for each call."""
-    flat: list[tuple[str, str]] = []
+    flat: list[tuple[str, list[str]]] = []
     for message in messages:
-        results = [("tool", part.id) for part in message.parts if isinstance(part, ToolResultPart)]
+        results = [("tool", [part.id]) for part in message.parts if isinstance(part, ToolResultPart)]
         if message.role is Role.ASSISTANT:
-            flat.append(("assistant", ",".join(use.id for use in message.tool_uses)))
+            flat.append(("assistant", [use.id for use in message.tool_uses]))
         else:
             flat += results
             if len(results) < len(message.parts):
-                flat.append(("user", ""))
+                flat.append(("user", []))
     waiting: list[str] = []
-    for role, what in flat:
+    for role, ids in flat:
         if role == "tool":
-            assert what in waiting, "a tool message answers a call of the assistant message before it"
-            waiting.remove(what)
+            assert ids[0] in waiting, "a tool message answers a call of the assistant message before it"
+            waiting.remove(ids[0])
         else:
             assert not waiting, "tool messages come directly after their assistant message"
-        if role == "assistant" and what:
-            waiting = what.split(",")
+        if role == "assistant":
+            waiting = ids
     assert not waiting
