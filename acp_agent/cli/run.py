@@ -85,6 +85,7 @@ def mentions(prompt: str, cwd: str) -> tuple[list[str], list[str]]:
     for quoted, word in [] if prompt.lstrip().startswith("/") else _MENTION.findall(prompt):
         name = quoted or word
         ends = [len(name), *(at for at in range(len(word) - 1, 0, -1) if _BEHIND.fullmatch(word, at))]
+        ends = [end for end in ends if "\0" not in name[:end]]  # which no path has
         paths = (os.path.normpath(os.path.join(cwd, os.path.expanduser(name[:end]))) for end in ends)
         path = next(filter(os.path.exists, paths), "")
         if path:

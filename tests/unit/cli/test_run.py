@@ -30,6 +30,7 @@ def folder(tmp_path) -> str:
         ('"@src/" and @"my notes.txt"', ["src", "my notes.txt"], []),
         ("@a.pyc is missing", [], ["a.pyc"]),
         ("me@a.py and @", [], []),
+        ("@~\0", [], ["~\0"]),
         ("@diagnostics", [], []),
         ("@explore where is @b.py", [], ["b.py"]),
         ("@b.py", [], ["b.py"]),
