@@ -98,11 +98,11 @@ def test_run_and_demo_cannot_be_dumped_before_they_start_an_agent(folder, words)
     seen = folder.work / "seen"
     # The event loop is reached only after the hardening: there the process looks at itself.
     look = (
-        "import ctypes, pathlib, sys\nimport anyio, anyio.from_thread\n"
+        "import asyncio, ctypes, pathlib, sys\nimport anyio.from_thread\n"
         "def look(*_):\n"
         f"    pathlib.Path({str(seen)!r}).write_text(str(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))\n"
         "    sys.exit(0)\n"
-        "anyio.run = anyio.from_thread.start_blocking_portal = look\n"
+        "asyncio.run = anyio.from_thread.start_blocking_portal = look\n"
         f"from acp_agent.__main__ import main\nsys.exit(main({words!r}))\n"
     )
     subprocess.run(
