@@ -113,11 +113,15 @@ def compiled_rule(pattern: str, *, lines: bool = False, captures: bool = True, u
     return compiled(b"(?m)" + pattern.encode(), lines=lines, captures=captures, utf8=utf8, memory=_MEMORY)
 
 
-def compiled_set(patterns: Sequence[str]) -> RegexSet:
-    """Compile several expressions over bytes, in which `^` and `$` match at lines, to one set."""
-    grown = _ENGINE.Set.SearchSet(_options(captures=False, lines=False, utf8=False, memory=_MEMORY))
+def compiled_set(patterns: Sequence[bytes], *, by_line: bool = True, memory: int = _MEMORY) -> RegexSet:
+    """Compile several expressions over bytes to one set. Raises RegexError.
+
+    by_line   whether `^` and `$` match at lines and nothing matches a line feed
+    memory    as for `compiled`
+    """
+    grown = _ENGINE.Set.SearchSet(_options(captures=False, lines=not by_line, utf8=False, memory=memory))
     for pattern in patterns:
-        grown.Add(b"(?m)" + pattern.encode())
+        grown.Add((b"(?m)" if by_line else b"(?s)") + pattern)
     grown.Compile()
     return grown
 

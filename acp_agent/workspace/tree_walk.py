@@ -1,13 +1,12 @@
 """Walk a tree below a root without following links, and find the files that .gitignore files exclude."""
 
 import os
-import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from anyio.from_thread import check_cancelled
 
@@ -16,15 +15,11 @@ from acp_agent.core.data import frozen
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
-from acp_agent.regex import RegexError
+from acp_agent.regex import RegexError, compiled_set
 from acp_agent.workspace.beneath import holding, kind_of_entry
 from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 
 @frozen
@@ -120,15 +115,69 @@ class TimeLimit:
 
 
 _LARGEST = 256 * 1024  # bytes of an ignore file
-_LONGEST = 4096  # characters of a line, as many as the bytes of a path
+_LONGEST = 4096  # bytes of a line, as many as those of a path
+_ENDS = {b"(?:(?P<ps_d>/)|$)": b"/?$", b"(?P<ps_d>/)": b"/$", b"/": b"/."}
+"""The ends of pathspec's expressions, which also match all below a folder, with those that match only the entry."""
 _SLICE = 512  # lines that are compiled together, since RE2 limits the size of a compilation
 _MOST_SETS = 12
 """The most slices that apply to one folder, and the most that are cached for other folders. A slice may take 8 MB."""
 
-_BYTES = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
-"""For each byte that is not UTF-8, a character for private use. RE2 takes only Unicode text."""
 
-_Spec: TypeAlias = "Sequence[GitIgnoreSpec]"
+class _IgnoreLine(NamedTuple):
+    """A line of a .gitignore file.
+
+    regex     the expression (RE2) of the paths that it matches, relative to the folder of the file
+    ignores   whether it excludes them; False for a line with `!`, which includes them again
+    """
+
+    regex: bytes
+    ignores: bool
+
+
+def _ignore_lines(lines: Iterable[bytes]) -> Iterator[_IgnoreLine]:
+    """Yield the lines that are no comments, not empty, not malformed and not too long."""
+    from pathspec.patterns.gitignore import GitIgnorePatternError  # noqa: PLC0415 - only walks of a tree need it
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415
+
+    for line in lines:
+        if len(line) > _LONGEST:
+            continue
+        try:
+            regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(line.removesuffix(b"\r"))
+        except GitIgnorePatternError:
+            continue
+        if regex is not None and ignores is not None:
+            of_entry = _of_entry(regex)
+            if line.rstrip().endswith(b"/**/"):  # pathspec takes `a/**/`, the folders below `a`, for `a/`
+                of_entry = of_entry.removesuffix(b"$") + b".*/$"
+            yield _IgnoreLine(of_entry, ignores)
+
+
+def _of_entry(regex: bytes) -> bytes:
+    """Return the expression of a line for the entry alone, without what is below a folder."""
+    for end, own in _ENDS.items():
+        if regex.endswith(end):
+            return regex.removesuffix(end) + own
+    return regex
+
+
+class _IgnoreLines:
+    """Several lines as one expression. Raises RegexError if RE2 refuses a line."""
+
+    def __init__(self, lines: Sequence[_IgnoreLine]) -> None:
+        self._ignores = [line.ignores for line in lines]
+        self._set = compiled_set([line.regex for line in lines], by_line=False, memory=0)
+
+    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+        """Return whether the last line that matches an entry excludes it. Return None if no line matches.
+
+        path   relative to the folder of the file, as Python decodes it
+        """
+        found = self._set.Match(path.encode("utf-8", "surrogateescape") + (b"/" if is_directory else b""))
+        return self._ignores[max(found)] if found else None
+
+
+_Spec: TypeAlias = Sequence[_IgnoreLines]
 """The rules of one file in slices. The slice of the last lines comes first, because the last match decides."""
 
 
@@ -136,7 +185,8 @@ class IgnoreRules:
     """The ignore rules for a depth-first search below `base`, a directory relative to the root.
 
     The first 256 KiB of each file are read. At most 6,144 lines apply to a folder, from its own file and the files
-    above it. If `base` itself is ignored, the caller wants it anyway, so only the rules inside it apply.
+    above it. If `base` itself is ignored, the caller wants it anyway, so only the rules inside it apply. Names are
+    compared as bytes.
     """
 
     def __init__(self, root: Root, base: str, time: TimeLimit) -> None:
@@ -174,9 +224,8 @@ class IgnoreRules:
         After the time limit, entries may wrongly count as not ignored.
         """
         for start, specs in self._rules(path.rpartition("/")[0]):
-            name = _comparable(f"{path[start:]}/" if is_directory else path[start:])
             for spec in specs:
-                verdict = spec.check_file(name).include
+                verdict = spec.verdict(path[start:], is_directory=is_directory)
                 if verdict is not None:
                     return verdict
             if self._time.is_over:
@@ -224,50 +273,27 @@ class IgnoreRules:
         return specs
 
 
-def _comparable(text: str) -> str:
-    """Return the names or rules of a text, as Python decodes them, in the form in which they are compared."""
-    return text if text.isascii() else text.translate(_BYTES)
-
-
 def _parse(data: bytes, time: TimeLimit) -> _Spec:
-    lines = _comparable(os.fsdecode(data.removeprefix(BOM))).split("\n")
-    specs: list[GitIgnoreSpec] = []
+    lines = data.removeprefix(BOM).split(b"\n")
+    specs: list[_IgnoreLines] = []
     for start in range(0, len(lines), _SLICE):
         if time.is_over or len(specs) >= _MOST_SETS:
             break
-        patterns = [*_patterns(lines[start : start + _SLICE])]
-        specs += _compiled(patterns, time)
+        specs += _compiled([*_ignore_lines(lines[start : start + _SLICE])], time)
     return specs[:_MOST_SETS][::-1]
 
 
-def _patterns(lines: Sequence[str]) -> "Iterator[GitIgnoreSpecPattern]":
-    """Yield the patterns. A malformed line is skipped, so that the other lines still apply."""
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - see below
-
-    for line in lines:
-        if len(line) > _LONGEST:
-            continue
-        try:
-            pattern = GitIgnoreSpecPattern(line.removesuffix("\r"))
-        except (ValueError, re.error):
-            continue
-        if pattern.include is not None:  # not a comment
-            yield pattern
-
-
-def _compiled(patterns: "Sequence[GitIgnoreSpecPattern]", time: TimeLimit) -> "Iterator[GitIgnoreSpec]":
-    """Yield compiled patterns. If RE2 refuses them, compile each half by itself; a single refused one is skipped."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - 33 modules that only walks of a tree need
-
-    if not patterns or time.is_over:
+def _compiled(lines: Sequence[_IgnoreLine], time: TimeLimit) -> Iterator[_IgnoreLines]:
+    """Yield compiled lines. If RE2 refuses them, compile each half by itself; a single refused one is skipped."""
+    if not lines or time.is_over:
         return
     try:
-        yield GitIgnoreSpec(patterns, backend="re2")
-    except (ValueError, RegexError):
-        if len(patterns) > 1:
-            middle = len(patterns) // 2
-            yield from _compiled(patterns[:middle], time)
-            yield from _compiled(patterns[middle:], time)
+        yield _IgnoreLines(lines)
+    except RegexError:
+        if len(lines) > 1:
+            middle = len(lines) // 2
+            yield from _compiled(lines[:middle], time)
+            yield from _compiled(lines[middle:], time)
 
 
 _REPOSITORY = ".git"

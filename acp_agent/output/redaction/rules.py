@@ -321,7 +321,7 @@ class _Kind:
 
     @cached_property
     def _which(self) -> RegexSet:
-        return compiled_set([rule.starts for rule in self._rules.values()])
+        return compiled_set([rule.starts.encode() for rule in self._rules.values()])
 
     def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
         """Yield the places of secrets and of known values."""
