@@ -256,7 +256,8 @@ class FileWatch:
                     else:
                         paths = sorted(old.keys() | new.keys())
                         changes += [EntryChange(path, old.get(path), new.get(path)) for path in paths]
-                changes = [each for each in changes if each.before != each.after]
+                # A path may be named twice: by itself, and as a missing folder above another one.
+                changes = [each for each in dict.fromkeys(changes) if each.before != each.after]
             kept = changes if look.paths is not None else [each for each in changes if self._snapshots.keeps(each.path)]
             if noted and self.limits is not None and (kept or left_out):
                 with self._noted(self.cwd):

@@ -148,11 +148,15 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder as it was seen last: its files and links, the subfolders that are entered, and the number of both."""
+    """A folder as it was seen last: its files and links, the subfolders that are entered, and the number of both.
+
+    is_linked   whether a file in it has more than one name (hard links), by which it may change unreported
+    """
 
     entry: TreeEntry
     inode: int = 0
     size: int = 0
+    is_linked: bool = False
     entries: dict[str, _Known] = field(default_factory=dict[str, _Known])
     below: set[str] = field(default_factory=set[str])
 
@@ -227,12 +231,13 @@ class FolderWatch:
             self._follow_rules()
         if len(self._stored) > SMALL and self._watch_events():
             self._whole = True
+        linked = {path for path, folder in self._folders.items() if folder.is_linked}
         dirty = None if self._events is None else self._events.folders()
         changes, found = dict[str, EntryChange](), dict[str, _Found]()
         whole, self._whole, self._linked = self._whole or dirty is None, True, False
         if whole:
             self._earlier, self._ignored = self._ignored, {}
-        self._walk([""] if whole else sorted(dirty or (), reverse=True), changes, found, whole=whole)
+        self._walk([""] if whole else sorted({*(dirty or ()), *linked}, reverse=True), changes, found, whole=whole)
         if self._linked and not whole:  # for a hard-linked file, the kernel reports only one of its names
             self._walk([""], changes, found, whole=True)
         self._earlier.clear()
@@ -279,7 +284,7 @@ class FolderWatch:
         seen, met = set[str](), 0
         while pending:
             folder = pending.pop()
-            if folder in seen:
+            if folder in seen or (folder and folder not in self._folders):  # the kernel reports ignored ones too
                 continue
             seen.add(folder)
             pending += self._scan(folder, changes, found, whole=whole)
@@ -363,6 +368,7 @@ class FolderWatch:
     ) -> tuple[set[str], dict[str, os.stat_result]]:
         """Collect new and changed files of an open folder. Return the names of all, and the folders to enter."""
         names, below, prefix = set[str](), dict[str, os.stat_result](), f"{path}/" if path else ""
+        known.is_linked = False
         with os.scandir(fd) as entries:
             for entry in entries:
                 name = entry.name
@@ -375,6 +381,7 @@ class FolderWatch:
                 except FileNotFoundError:
                     continue
                 names.add(name)
+                known.is_linked = known.is_linked or status.st_nlink > 1
                 stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
                 before = known.entries.get(name)
                 if before is None or before.stamp != stamp:

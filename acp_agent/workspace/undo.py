@@ -504,13 +504,14 @@ def _put_file(parent: int, name: str, mode: int, data: bytes) -> None:
 
 def _net(steps: Iterable[Sequence[EntryChange]]) -> tuple[dict[str, EntryChange], list[_Conflict]]:
     """Return the change of each path over all calls of a turn, and what somebody else changed between two of them."""
-    net, conflicts = dict[str, EntryChange](), dict[str, _Conflict]()
+    net, last, conflicts = dict[str, EntryChange](), dict[str, EntryChange](), dict[str, _Conflict]()
     for change in (each for step in steps for each in step):
+        if last.get(change.path) == change:  # two calls side by side made the same folder
+            continue
+        last[change.path] = change
         known = net.get(change.path)
         if known is None:
             net[change.path] = change
-            continue
-        if known == change:  # two calls side by side made the same folder
             continue
         if known.after != change.before:
             conflicts.setdefault(change.path, _Conflict(change.path, known.after, change.before))
