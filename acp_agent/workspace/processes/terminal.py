@@ -83,8 +83,8 @@ class HeadTail:
             return b"".join((self._head, *self._blocks)).decode()
         head, tail = self._head, b"".join(self._blocks)
         start = max(len(tail) - self._tail_limit, 0)
-        if start:
-            start += next((n for n, byte in enumerate(tail[start : start + 4]) if byte not in _CONTINUES), 0)
+        while start < len(tail) and tail[start] in _CONTINUES:
+            start += 1
         kept, start = _last_gap(head), _first_gap(tail, start)
         dropped = self._dropped + len(head) - kept + start
         shown = str(memoryview(head)[:kept], "utf-8"), str(memoryview(tail)[start:], "utf-8")  # megabytes, not copied

@@ -2,7 +2,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.workspace.processes.terminal import CommandOutput, HeadTail, Stream
@@ -41,6 +41,7 @@ def test_no_character_is_cut_in_two():
     chunks=st.lists(st.text(max_size=20), max_size=20),
     limit=st.integers(min_value=0, max_value=100),
 )
+@example(chunks=["\x80"], limit=1)
 def test_head_and_tail_are_the_ends_of_the_whole_and_the_gap_is_counted(chunks: list[str], limit: int):
     whole = "".join(chunks)
     if GAP.search(whole):
