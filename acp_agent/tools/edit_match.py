@@ -208,7 +208,16 @@ def _cut_off(text: str) -> str:
     return f"{unescaped(head)}{end}{unescaped(last, every_line=True)}"
 
 
-_READINGS = (unescaped, _cut_off, partial(unescaped, every_line=True))
+def _with_literal_end(text: str) -> str:
+    """Return the text with its escapes read, except in its last line.
+
+    If that line was copied in part, what looks like a note at its end may be text of the file.
+    """
+    head, end, last = text.rpartition("\n")
+    return f"{unescaped(head)}{end}{last}"
+
+
+_READINGS = (unescaped, _cut_off, partial(unescaped, every_line=True), _with_literal_end)
 """The ways of reading the escapes in a text that was shown."""
 
 
@@ -220,7 +229,7 @@ def check_readings(text: str, old: str) -> None:
     found = {each for reading in _READINGS if (each := reading(old)) and each in folded}
     if len(found) + (old in folded and old not in found) > 1:
         raise ToolError.permanent(
-            "old_string is in the file as it is written, and also with its escapes as the characters they name",
+            "old_string fits the file in more than one way: an escape or a note in it may also be text of the file",
             "Copy more of it: whole lines with their notes, and lines around it.",
         )
 
