@@ -79,7 +79,7 @@ class Paragraph:
             if character == "\n":
                 self._end_line()
             elif self._row:
-                self._row.append(character)
+                self._row.append("    " if character == "\t" else character)
             elif character == "|" and not (self._line or self._word or self._fence):
                 self._row, self._spaces = [" " * self._spaces, character], 0
             elif character.isspace():

@@ -186,7 +186,7 @@ class Screen:
             is_repeated = is_inside and line == title  # the question repeats the command for editors without titles
             # Blank lines outside of the fence separate Markdown's paragraphs.
             if line != fence and not is_repeated and (line or is_inside):
-                self._wrapped(self._paint("    │ ", DIM), self._short(line.expandtabs(4)), "")
+                self._wrapped(self._paint("    │ ", DIM), self._short(line), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
             name = text_at(option, "name")
@@ -351,9 +351,12 @@ class Screen:
             self._has_status, self._above = False, 0
 
     def _wrapped(self, prefix: str, line: str, style: str, *, indent: int = 6) -> None:
-        """Draw a line, wrapped onto several if necessary. `indent` is the room that is left free."""
+        """Draw a line, wrapped onto several if necessary. `indent` is the room that is left free.
+
+        Tabs become spaces: a terminal draws a tab with up to eight columns, which could not be counted here.
+        """
         sign = prefix
-        for piece in wrapped_at(line, self._width - indent):
+        for piece in wrapped_at(line.expandtabs(4), self._width - indent):
             self._line(sign + (self._paint(piece, style) if style else piece))
             sign = self._paint(f"    {CONTINUED}", DIM)
 

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.cli.agent_process import Direction, RecordedFrame
@@ -50,6 +50,7 @@ def everything(text: str) -> str:
     return seen(
         {"sessionUpdate": "agent_message_chunk", "content": {"text": text}},
         {"sessionUpdate": "agent_thought_chunk", "content": {"text": text}},
+        {"sessionUpdate": "agent_message_chunk", "content": {"text": text}, "_meta": {"acp_agent": {"notice": "info"}}},
         {"sessionUpdate": "tool_call", **call},
         {
             "sessionUpdate": "tool_call_update",
@@ -69,6 +70,8 @@ def test_no_control_or_bidi_character_of_a_frame_reaches_the_terminal():
 
 
 @given(st.text())
+@example("\t")
+@example("|\t")
 def test_whatever_an_agent_says_the_terminal_gets_plain_text(text):
     assert plain(everything(text))
 
