@@ -333,7 +333,7 @@ class AidedToolSelection(ToolSelection):
         self._filter = schema_filter
         self._dependencies = dependencies
         self._specs: Sequence[ToolSpec] = ()
-        self._shown: tuple[str, ...] = ()
+        self._explained: tuple[FilterResult, SelectionChanges] | None = None
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
         self._specs = tuple(specs)
@@ -364,7 +364,7 @@ class AidedToolSelection(ToolSelection):
             for spec in extended
             if spec.name in changes.added or spec.name in selection.included.keys() - changes.hidden
         )
-        self._explain(selection, changes, tuple(spec.name for spec in shown))
+        self._explain(selection, changes, [spec.name for spec in shown])
         return shown
 
     def received(self, message: Message) -> Received:
@@ -391,7 +391,7 @@ class AidedToolSelection(ToolSelection):
         for part in (self._filter, self._dependencies):
             if part is not None:
                 part.clear()
-        self._shown = ()
+        self._explained = None
 
     def status(self) -> Sequence[str]:
         lines: list[str] = []
@@ -403,10 +403,11 @@ class AidedToolSelection(ToolSelection):
             lines.append(self._dependencies.status([spec.name for spec in self._specs]))
         return lines
 
-    def _explain(self, selection: FilterResult, changes: SelectionChanges, shown: tuple[str, ...]) -> None:
-        if shown == self._shown:
+    def _explain(self, selection: FilterResult, changes: SelectionChanges, shown: Sequence[str]) -> None:
+        """Log the reasons if any of them changed. A new tool that is left out changes only the reasons."""
+        if (selection, changes) == self._explained:
             return
-        self._shown = shown
+        self._explained = (selection, changes)
         self._log.debug(
             "tools offered",
             included={name: str(selection.included.get(name, Inclusion.PREREQUISITE)) for name in shown},

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.agent.aids.arguments import FIELD, Tafc
@@ -224,6 +224,7 @@ def as_bytes(specs: Sequence[ToolSpec]) -> bytes:
     NEEDS,
     st.lists(st.tuples(PROMPTS, st.lists(STEP, max_size=3)), max_size=3),
 )
+@example(None, 1, {}, [("", [(set(), True)]), ("web", [(set(), False), (set(), True)])])
 async def test_whatever_happens_what_is_shown_has_a_reason_and_the_same_bytes(threshold, top_k, needs, turns):
     log = Written()
     offer, _ = made(threshold=threshold, top_k=top_k, needs=needs, log=log)
