@@ -207,9 +207,10 @@ def walk(data: bytes, start: int, header_end: int) -> Block:
         line = _text(data, first, margin)
         if footer := _FOOTER.search(data, line, eol):
             return Block(start, footer.end() if seen else start)
-        if _HEADER.search(data, line, eol):
-            return Block(start, end)
-        runs = [run.end() for run in _RUN.finditer(data, line, eol)]
+        another = _HEADER.search(data, line, eol)
+        runs = [run.end() for run in _RUN.finditer(data, line, another.start() if another else eol)]
+        if another:
+            return Block(start, runs[-1] if runs else end)
         if runs:
             end, seen, words = runs[-1], True, 0
         elif (_ATTRIBUTE.fullmatch(data, line, eol) or _ATTRIBUTE.fullmatch(data, first, eol)) and fillers < _FILLERS:

@@ -34,6 +34,7 @@ def streamed(text, sizes):
 
 @given(texts, st.lists(st.integers(1, 60), max_size=60))
 @example("\\nmachine host\n  login bob\n  password obviously-fake1", [25])
+@example(f"{HEADER}\ncommit {40 * 'da39'}export DB_PASSWORD=obviously-fake-hunter2{HEADER}\n", [34])
 @example("".join(f"{text}\n" for text, _ in SECRETS), [1] * 3000)
 def test_pieces_give_what_the_whole_text_gives(text, sizes):
     assert streamed(text, sizes) == redact(text)
