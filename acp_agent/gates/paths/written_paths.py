@@ -272,13 +272,20 @@ def _editor(command: Command) -> Words:
 
 
 def _interpreter(command: Command, known: str) -> Words:
-    """Yield the names in program texts of other languages, and the arguments of a script."""
+    """Yield the names in program texts of other languages, and the arguments of a script.
+
+    `sqlite3` has no script: its first argument is the database, which it may change.
+    """
     codes = option_texts(tables().interpreters[known], command.argv[1:])
     if command.stdin:
         codes.append(command.stdin)
     yield from (Written(token) for code in codes for token in _TOKEN.findall(code))
     words = operands(command.own)
-    yield from _named(words if codes else words[1:])  # without the script itself, which is only read
+    if known == "sqlite3":
+        words = [words[0].removeprefix("file:").partition("?")[0], *words[1:]] if words else words
+    elif not codes:
+        words = words[1:]  # without the script itself, which is only read
+    yield from _named(words)
 
 
 def _named(words: "Sequence[str] | Iterator[str]") -> Words:

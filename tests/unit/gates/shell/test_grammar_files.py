@@ -37,6 +37,8 @@ SLOW = frozenset(("pytest", "py.test"))
 """What starts in a second or more: `make properties` runs it, waits for it, and leaves out most of its calls."""
 UNPACK = frozenset(("tar", "gtar", "bsdtar", "unzip", "split", "ar", "cpio"))
 """Programs that make files whose names stand in no argument."""
+MAKES = {"ctags": "tags", "ctest": "Testing", "pytest": ".pytest_cache", "py.test": ".pytest_cache", "ld": "--"}
+"""What else a program makes, by a name of its own. `ld -Map --` takes the two dashes for a file."""
 STARTS = {
     **dict.fromkeys(
         ("tar", "gtar", "bsdtar"), (("tf", "x.tar"), ("xf", "x.tar"), ("cf", "new.tar", "a"), ("-cf", "new.tar"))
@@ -404,6 +406,7 @@ class Ground:
             return []
         printed = self._run(argv)
         named = [str(self.work / each.word) for each in written(command)]
+        named += [str(self.work / MAKES[argv[0]])] if argv[0] in MAKES else []
         changed = [
             name
             for name in self.changed()
@@ -509,6 +512,8 @@ def test_no_listed_option_reads_or_writes_what_it_does_not_name(ground: Ground, 
         ("xxd -r a hook", "hook"),
         ("sort -uo hook a", "hook"),
         ("sdiff -o hook a b", "hook"),
+        ("sqlite3 hook 'create table t (x)'", "hook"),
+        ("sqlite3 'file:hook?mode=rwc' 'create table t (x)'", "hook"),
         ("rsync -a a hook", "hook"),
         ("touch -r a hook", "hook"),
         ("chmod --reference=a hook", "hook"),
