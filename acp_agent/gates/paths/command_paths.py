@@ -161,8 +161,10 @@ class _Shell:
     ends    the folders in which that list may end so far
     sure    whether `&&` alone joins the list, so that the next command runs only if all before it worked
     before  the folders to which `cd -` may lead; empty if nothing is known
+    back    the folders to which `cd -` may lead behind that list
     stack   the folders that `pushd` stored, the latest last
-    vague   whether the stack may be incomplete
+    vague   whether the stack may be wrong
+    doubtful  whether a move in that list may have failed, so that the stack may be wrong behind it
     """
 
     now: tuple[str, ...] = ("",)
@@ -170,12 +172,14 @@ class _Shell:
     ends: tuple[str, ...] = ("",)
     sure: bool = True
     before: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
     stack: tuple[tuple[str, ...], ...] = ()
     vague: bool = False
+    doubtful: bool = False
 
     def inside(self) -> "_Shell":
         """Return the shell at the beginning of a list of commands inside its present command."""
-        return replace(self, begun=self.now, ends=self.now, sure=True)
+        return replace(self, begun=self.now, ends=self.now, sure=True, back=self.before, doubtful=False)
 
     def behind(self, operator: str) -> "_Shell":
         """Return the shell before the command that an operator joins."""
@@ -183,24 +187,31 @@ class _Shell:
             case "&&":
                 return self
             case ";" | "":
-                return replace(self, now=self.ends, begun=self.ends, sure=True)
+                shell = replace(self, now=self.ends, begun=self.ends, before=self.back, sure=True)
+                return replace(shell, vague=self.vague or self.doubtful, doubtful=False)
             case _:  # the command before the operator may have failed, or been another process
-                every = _union(self.begun, self.ends, self.now)
-                return replace(self, now=every, ends=every, sure=False, vague=True)
+                every, back = _union(self.begun, self.ends, self.now), _union(self.before, self.back)
+                return replace(self, now=every, ends=every, before=back, back=back, sure=False, vague=True)
 
     def moved(self, folders: Sequence[str], *, certain: bool, stack: tuple[tuple[str, ...], ...]) -> "_Shell":
         """Return the shell after a command that enters one of these folders. It may have failed unless `certain`."""
         now = tuple(folders) if self.sure else _union(self.now, folders)
-        ends = tuple(folders) if certain and self.sure else _union(self.ends, folders)
+        done = certain and self.sure
+        ends = tuple(folders) if done else _union(self.ends, folders)
         before = self.now if self.sure else _union(self.before or _ELSEWHERE, self.now)
-        return replace(self, now=now, ends=ends, before=before, stack=stack, vague=self.vague or not self.sure)
+        back, doubtful = before if done else _union(self.back, before), self.doubtful or not done
+        shell = replace(self, now=now, ends=ends, before=before, back=back, stack=stack, doubtful=doubtful)
+        return replace(shell, vague=self.vague or not self.sure)
 
     def after_group(self, inner: "_Shell", *, certain: bool) -> "_Shell":
         """Return the shell after a group that it ran itself. If `certain`, all commands of it ran in their order."""
+        back, doubtful = _union(self.back, inner.back), self.doubtful or inner.doubtful
         if certain and self.sure:
-            return replace(inner, begun=self.begun, ends=_union(self.ends, inner.ends))
-        every = _union(self.now, self.ends, inner.begun, inner.ends, inner.now)
-        return replace(inner, now=every, begun=_union(self.begun, every), ends=every, sure=False, vague=True)
+            ends = _union(self.ends, inner.ends)
+            return replace(inner, begun=self.begun, ends=ends, back=back, doubtful=doubtful)
+        every, back = _union(self.now, self.ends, inner.begun, inner.ends, inner.now), _union(back, inner.before)
+        shell = replace(inner, now=every, begun=_union(self.begun, every), ends=every, before=back, back=back)
+        return replace(shell, sure=False, vague=True)
 
 
 class _Walk:

@@ -116,7 +116,7 @@ class _Reading:
     def text(self, text: str) -> Iterator[_Printed]:
         """Yield the commands of a text that print."""
         parsed = self.parses.parse(text, MAX_BYTES)
-        if isinstance(parsed, str) or parsed.root.has_error or self.depth > MAX_DEPTH:
+        if isinstance(parsed, str) or parsed.damaged or self.depth > MAX_DEPTH:
             raise _Opaque
         yield from self.row(parsed, parsed.root, 0)
 

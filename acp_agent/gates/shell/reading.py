@@ -25,7 +25,8 @@ from acp_agent.gates.shell.danger import judges_words
 from acp_agent.gates.shell.guesses import TOO_MANY_WORDS, Candidate, Guesses, split_by
 from acp_agent.gates.shell.lines import READS, ReadingText, ReadLines
 from acp_agent.gates.shell.options import shell_call, system_root, tables
-from acp_agent.gates.shell.syntax import Parses, why_not_plain
+from acp_agent.gates.shell.plain import why_not_plain
+from acp_agent.gates.shell.syntax import Parses
 from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.words import (
     GLOB,
@@ -88,7 +89,6 @@ _DECODERS = {
 }
 
 _DESCRIPTOR = lazy_regex(r"\{\w+\}(?=[<>])")
-_LONE_DOLLAR = lazy_regex(r"\$(?=\s)")
 _TRANSLATED = lazy_regex(r'(?<!\\)((?:\\\\)*)\$(?=")')
 _SPLIT_WORD = lazy_regex(r"(?<=[\"'}])(?<!\$')\\(?=[A-Za-z])")
 _VARIABLE = r"(?<!\\)\$(?:[@*1-9]|\{[@*1-9]\}|[A-Za-z_]\w*+|\{[A-Za-z_]\w*\})"
@@ -466,10 +466,10 @@ def spellings(text: str) -> tuple[str, ...]:
     """
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # The parser takes `{fd}` for a word, a lone $ and the word on the next line for a variable, the $ of `a$"b"` for a
-    # part of the word, and the loop in `time while ...` for a command. It cannot read `${x:$n}` and `${x~~}`. The
-    # letters that the latter changes are lower ones in the name of each blocked program.
-    strange = _TIMED.sub("", _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">"))
+    # The parser takes `{fd}` for a word, the $ of `a$"b"` for a part of the word, and the loop of `time while` for a
+    # command. It cannot read `${x:$n}` and `${x~~}`. The letters that the latter changes are lower ones in the name of
+    # each blocked program.
+    strange = _TIMED.sub("", _DESCRIPTOR.sub("", clean).replace("<>", ">"))
     if '$"' in strange:  # without the $, every quote begins and ends what it did before
         strange = _TRANSLATED.sub(r"\1", strange)
     if "\\" in strange:  # the parser ends the word 'a'\b behind the quote

@@ -1,13 +1,10 @@
-r"""The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time, and the proof that it is plain.
+"""The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time.
 
-A plain tree has only syntax whose meaning is certain, and no byte that the parser may misread. The grammar alone is not
-enough: tree-sitter-bash reads `git log<LF>\\evil x` as one command, bash as two. So every leaf and every gap between
-leaves is checked as well.
+It also finds the substitutions that bash runs and the tree lacks.
 """
 
 import re
 import time
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,23 +13,37 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from acp_agent.gates.shell.command import CUT, CUT_IN_QUOTES, MAX_SECONDS, MAX_TREE_DEPTH, TOO_DEEP
-from acp_agent.gates.shell.options import tables
+from acp_agent.gates.shell.command import MAX_SECONDS, Construct
 
 _CHUNK = 4096
 _LATE = "takes too long to parse"
-_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_LETTERS = re.compile(rb"[\x80-\xff\r\x0b\x0c]")
 _ZERO = re.compile(rb"(<<-?[ \t]*+)?(?<![^\s;&|(`])0(?=>|<(?!<))")  # a descriptor, unless it ends a here-document
+_ESCAPED_BLANK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\[ \t]")
+_LONE_DOLLAR = re.compile(rb"(?<!\$)\$(?=[\s;&|)<>]|\Z)")
+_BLANK_INDEX = re.compile(rb"(?<=\w\[)[ \t]+(?=\]\+?=)")
+_INSIDE_WORD = re.compile(  # but not in `${#x}` and `${x[0]#y}`
+    rb"(\$\{(?:[!\w]*\[[^\]\n]*\]#)?)|([\[\]{}]|(?:(?<=[\s;&|(])|^)[A-Za-z_]\w*+)#"
+)
+_CONTINUED_WORD = re.compile(rb"(?:(?<=[^\s;&|()<>${\\])|(?<!\\)(?:\\\\)++)(?:\\\n)++#")
+_DELIMITER = re.compile(rb"(?:[^\s;&|<>()`$#'\"\\]|\\[^\s#]|'[^'\n#]*'|\"[^\"\n#\\`$]*\")+")
+_QUOTES = re.compile(rb"['\"\\]")
+_CONTINUES = re.compile(rb"(?<!\\)(?:\\\\)*+\\\Z")
+_LINE_END = re.compile(rb"(?<!\\)(?:\\\\)*+\n")
 
 MAX_PIPES = 2000
 """The most pipe characters of a text. The memory of tree-sitter-bash grows with their square: 15,000 take 2 GB."""
 
 
 class Parsed(NamedTuple):
-    """A tree and the bytes it was made from (nodes carry byte offsets)."""
+    """A tree and the bytes it was made from (nodes carry byte offsets).
+
+    damaged   whether the tree has an error, or takes for text what bash runs as commands
+    """
 
     root: Node
     source: bytes
+    damaged: bool
 
     def text(self, node: Node) -> str:
         """Return the source of a node. A character that the node's bounds cut becomes U+FFFD."""
@@ -72,13 +83,20 @@ class Parses:
 def _parse(source: bytes, until: float) -> Parsed | str:
     if source.count(b"|") > MAX_PIPES:
         return f"has more than {MAX_PIPES} pipes"
-    # tree-sitter-bash 0.25.1 asks the C library about each character after a brace, which crashes the process for most
-    # of Unicode. To bash, any character outside ASCII is a letter, so the parser gets letters instead.
-    letters = _NOT_ASCII.sub(b"x", source)
-    if b"0<" in letters or b"0>" in letters:  # it takes the descriptor 0 for a word, but no other one
-        letters = _ZERO.sub(lambda match: match[0] if match[1] else b"7", letters)
+    letters = _for_parser(source)
+    root = _tree(letters, until)
+    mended = _mended(root, letters) if root is not None else letters
+    if mended != letters:
+        root = _tree(mended, until)
+    if root is None:
+        return _LATE
+    return Parsed(root, source, root.has_error or _is_misread(root, source))
+
+
+def _tree(letters: bytes, until: float) -> Node | None:
+    """Return the root of a tree, or None if it took too long."""
     if len(letters) <= _CHUNK:
-        return Parsed(Parser(_language()).parse(letters).root_node, source)
+        return Parser(_language()).parse(letters).root_node
     late = False
 
     def chunk(offset: int, _point: object) -> bytes:
@@ -87,15 +105,110 @@ def _parse(source: bytes, until: float) -> Parsed | str:
         return b"" if late else letters[offset : offset + _CHUNK]
 
     root = Parser(_language()).parse(chunk).root_node
-    return _LATE if late else Parsed(root, source)
+    return None if late else root
+
+
+def _for_parser(source: bytes) -> bytes:
+    """Return a text of equal length that tree-sitter-bash 0.25.1 reads as bash reads this one."""
+    # The parser asks the C library about each character after a brace, which crashes the process for most of Unicode.
+    # To bash, a character outside ASCII is a letter, and so is a carriage return, which the parser takes for a blank.
+    letters = _LETTERS.sub(b"x", source)
+    if b"0<" in letters or b"0>" in letters:  # it takes the descriptor 0 for a word, but no other one
+        letters = _ZERO.sub(lambda match: match[0] if match[1] else b"7", letters)
+    if b"\\" in letters:  # it takes the line that ends with `> \ ` and the next one for a single one
+        letters = _ESCAPED_BLANK.sub(rb"\1xx", letters)
+    if b"$" in letters:  # it takes a lone $ and the word on the next line for a variable
+        letters = _LONE_DOLLAR.sub(b"x", letters)
+    if b"[" in letters:  # it takes `a[ ]=b c` for no assignment
+        letters = _BLANK_INDEX.sub(lambda match: b"1" * len(match[0]), letters)
+    if b"#" in letters:  # it takes the end of `}#; a` and of `a#; b` for a comment, and a # behind a line that goes on
+        letters = _CONTINUED_WORD.sub(lambda match: b"x" * len(match[0]), letters)
+        letters = _INSIDE_WORD.sub(lambda match: match[1] or match[2] + b"x", letters)
+    return letters
+
+
+def _mended(root: Node, letters: bytes) -> bytes:
+    """Return a text of equal length without two things that the parser has misread in this one.
+
+    It takes all behind `a ==` for an expression, and a here-document that begins with a backslash for commands.
+    """
+    text, todo = bytearray(letters), [root] if b"<<" in letters or b"=" in letters else []
+    while todo:
+        node = todo.pop()
+        if node.type == "command" and any(each.type == "regex" for each in node.children):
+            for each in node.children:
+                if each.type in ("==", "=~"):
+                    text[each.start_byte : each.end_byte] = b"xx"
+        elif node.type == "heredoc_redirect":
+            found = {child.type: child for child in node.children}
+            first = _LINE_END.search(letters, found["heredoc_start"].end_byte) if "heredoc_start" in found else None
+            body = found.get("heredoc_body")
+            if first and (body is None or body.start_byte == body.end_byte):
+                at = len(letters) - len(letters[first.end() :].lstrip(b" \t"))
+                if letters[at : at + 1] == b"\\" and letters[at + 1 : at + 2] != b"\n":
+                    text[at : at + 2] = b"xx"
+        todo.extend(node.children)
+    return bytes(text)
+
+
+def _is_misread(root: Node, source: bytes) -> bool:
+    """Return whether a tree takes for the text of a here-document what bash runs as commands.
+
+    In `cat <<E; ls`, `ls *<<E` and `cat <<E |`, the parser ends the here-document too late.
+    """
+    todo = [root] if b"<<" in source else []
+    while todo:
+        node = todo.pop()
+        if node.type == "heredoc_redirect" and not _ends_as_for_bash(node, source):
+            return True
+        todo.extend(node.children)
+    return False
+
+
+def _ends_as_for_bash(redirect: Node, source: bytes) -> bool:
+    """Return whether a here-document certainly ends for bash where its node ends."""
+    found = {child.type: child for child in redirect.children}
+    start, end = found.get("heredoc_start"), found.get("heredoc_end")
+    if start is None or end is None:
+        return False
+    shown = source[start.start_byte : start.end_byte]
+    first = _LINE_END.search(source, start.end_byte)
+    if first is None or not _DELIMITER.fullmatch(shown):
+        return False
+    delimiter, at, is_nested = _QUOTES.sub(b"", shown), first.end(), _is_in_substitution(redirect)
+    while at <= end.start_byte:
+        stop = source.find(b"\n", at)
+        stop = len(source) if stop < 0 else stop
+        line = source[at:stop]
+        text = line.lstrip(b"\t") if "<<-" in found else line
+        if text == delimiter or (is_nested and text.startswith(delimiter) and b")" in text):  # `$(cat <<E … E)`
+            begin = at + len(line) - len(text)
+            return (end.start_byte, end.end_byte) == (begin, begin + len(delimiter))
+        if delimiter == shown and _CONTINUES.search(line):
+            # Bash joins the line and the next one: the delimiter ends nothing there, but may stand on both.
+            after = source.find(b"\n", stop + 1)
+            joined = line[:-1] + source[stop + 1 : len(source) if after < 0 else after]
+            if _CONTINUES.search(joined) or (joined.lstrip(b"\t") if "<<-" in found else joined) == delimiter:
+                return False
+            stop = len(source) if after < 0 else after
+        at = stop + 1
+    return False
+
+
+def _is_in_substitution(node: Node) -> bool:
+    """Return whether a node is inside `$(…)`, `<(…)` or `>(…)`."""
+    above = node.parent
+    while above is not None and above.type not in ("command_substitution", "process_substitution"):
+        above = above.parent
+    return above is not None
 
 
 class Unseen(NamedTuple):
-    """A substitution that bash runs and that the tree takes for text: its place, its text, whether it has backticks."""
+    """A substitution that bash runs and that the tree takes for text: its place, its text and its form."""
 
     start: int
     text: str
-    backtick: bool
+    form: Construct
 
 
 _EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "readarray", "getopts"))
@@ -104,6 +217,7 @@ _EVALUATORS = frozenset(("test", "let", "read", "printf", "wait", "mapfile", "re
 _INDEX = re.compile(rb"\w\[(?:(?!\w\[)[^\]])*?(?:\$\(|`[^`\]]*`)")
 _ESCAPED_INDEX = re.compile(rb"\w\[(?:(?!\w\[)[^\]])*?\\(?:\$\(|`)")
 _ESCAPED_MARK = re.compile(rb"\\(?:\$\((?!\()|`)")
+_PROCESS = re.compile(rb"\\.|[<>]\(", re.DOTALL)
 _PROMPT = re.compile(rb"@P\}|\bPS[0-4]=")
 _MARK = re.compile(rb"\\.|`|\$\(\(?", re.DOTALL)
 _IN_BACKTICKS = re.compile(rb"(?:\\.|[^`\\])*", re.DOTALL)
@@ -116,13 +230,13 @@ _ESCAPE_IN_QUOTES = re.compile(rb"\\([$`\"])")
 def unseen_substitutions(parsed: Parsed) -> list[Unseen]:
     """Return the substitutions that have no node, in their order.
 
-    tree-sitter-bash 0.25.1 sees no backticks in here-documents and in `${x:-word}`. It takes the word in
-    `"${x:-'$(word)'}"` for quoted text, but bash runs it. Of backticks inside backticks it sees the outer ones. Bash
-    also runs what stands in a quoted index (`test -v 'x[$(word)]'`, `y='x[$(word)]'; ((y))`) or in a prompt
-    (`PS4='$(word)'`).
+    tree-sitter-bash 0.25.1 sees no backticks in here-documents and in `${x:-word}`, and no `<(word)` in the latter. It
+    takes the word in `"${x:-'$(word)'}"` for quoted text, but bash runs it. Of backticks inside backticks it sees the
+    outer ones. Bash also runs what stands in a quoted index (`test -v 'x[$(word)]'`, `y='x[$(word)]'; ((y))`) or in a
+    prompt (`PS4='$(word)'`).
     """
     source = parsed.source
-    if b"`" not in source and b"$(" not in source:
+    if not any(mark in source for mark in (b"`", b"$(", b"<(", b">(")):
         return []
     scan = _Scan(parsed, prompts=_PROMPT.search(source) is not None)
     todo: list[tuple[Node, _Context]] = [(parsed.root, _Context())]
@@ -180,9 +294,21 @@ class _Scan:
                 return context._replace(unquoted=True)
             case "command_substitution":
                 return self._substitution(node)
+            case "word" | "regex" if not context.unquoted:
+                self._processes(node)
             case _:
                 pass
         return context
+
+    def _processes(self, node: Node) -> None:
+        """Note the process substitutions in a word."""
+        source, at, end = self.parsed.source, node.start_byte, node.end_byte
+        while match := _PROCESS.search(source, at, end):
+            at = match.end()
+            if match[0][-1:] == b"(":
+                close = _closing(source, at, end)
+                self.found.append(_unseen(match.start(), source[at:close], Construct.PROCESS_SUBSTITUTION))
+                at = close + 1
 
     def _escaped(self, node: Node) -> None:
         r"""Note the escaped substitutions of a string that bash evaluates again: `let "x[\\$(word)]"`."""
@@ -198,7 +324,7 @@ class _Scan:
                 close = end if close < 0 else close
             # What is inside it is found when it is read.
             text = _ESCAPE_IN_QUOTES.sub(rb"\1", source[match.end() : close])
-            self.found.append(_unseen(match.start(), text, backtick=False))
+            self.found.append(_unseen(match.start(), text))
             at = close + 1
 
     def _text(self, node: Node, context: _Context) -> _Context | None:
@@ -218,7 +344,7 @@ class _Scan:
         self.seen |= {start, node.end_byte - 1}
         text = source[start + 1 : node.end_byte - 1]
         if source[start : start + 1] == b"`" and b"\\`" in text:
-            self.found.append(_unseen(start, text, backtick=True))
+            self.found.append(_unseen(start, text, Construct.BACKTICK))
         return _Context()
 
 
@@ -246,9 +372,7 @@ def has_background(node: Node) -> bool:
 
 def heredoc_text(parsed: Parsed, redirect: Node, body: Node) -> str:
     """Return the text of a here-document."""
-    # The parser takes lines for words if the first one begins with a backslash.
-    lines = parsed.source[redirect.start_byte : body.start_byte].partition(b"\n")[2]
-    text = parsed.text(body) or lines.decode(errors="replace")
+    text = parsed.text(body)
     return text if is_literal(parsed, redirect) else _ESCAPED.sub(r"\1", text)
 
 
@@ -270,7 +394,8 @@ def _marked(source: bytes, literal: list[tuple[int, int]], seen: set[int]) -> It
             close = inner.end() if inner is not None else at
         else:
             close = _closing(source, at, len(source))
-        yield _unseen(match.start(), source[at:close], backtick=match[0] == b"`")
+        form = Construct.BACKTICK if match[0] == b"`" else Construct.COMMAND_SUBSTITUTION
+        yield _unseen(match.start(), source[at:close], form)
         at = close + 1
 
 
@@ -287,281 +412,6 @@ def _closing(source: bytes, at: int, end: int) -> int:
     return end
 
 
-def _unseen(start: int, text: bytes, *, backtick: bool) -> Unseen:
-    return Unseen(
-        start, (_ESCAPE_IN_BACKTICKS.sub(rb"\1", text) if backtick else text).decode(errors="replace"), backtick
-    )
-
-
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ue000-\ue003{CUT}{CUT_IN_QUOTES}]")
-_WORD = re.compile(r"[^\s\\{}'\"$`;&|<>()#][^\s\\{}'\"$`;&|<>()]*|\\[;()!]")
-_BRACED = re.compile(r"\{\}|@\{[\w-]{0,32}\}|\^\{[\w-]{0,16}\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTES = str.maketrans("", "", "'\"")
-_DESCRIPTOR = re.compile(r"[0-9]{1,9}")  # bash takes a number that is too large for a word
-# Bash expands what stands behind `>&` a second time, also where it is quoted: `ls >&'$(evil)'` runs evil.
-_EXPANDED_TWICE = re.compile(r"[A-Za-z0-9_./%+:@,-]+|'[A-Za-z0-9_./%+:@, -]*'|\"[A-Za-z0-9_./%+:@, -]*\"")
-_IN_DOUBLE_QUOTES = re.compile(r"(?:[^\"\\$`]|\\[^\"\\$`\n])*")
-_STATEMENTS = frozenset(("program", "list", "pipeline", "subshell", "compound_statement", "negated_command"))
-_OPERATORS = frozenset(
-    ("&&", "||", ";", "|", "|&", "&", "(", ")", "{", "}", "!", "\n", ">", ">>", "<", ">|", "&>", "&>>", ">&", "<&")
-)
-
-_REASONS = {
-    "command_substitution": "uses a command substitution",
-    "process_substitution": "uses a process substitution",
-    "herestring_redirect": "uses a here-string",
-    "heredoc_redirect": "uses a here-document",
-    "simple_expansion": "uses a variable",
-    "expansion": "uses a variable",
-    "arithmetic_expansion": "uses arithmetic",
-    "ansi_c_string": "uses an escaped string $'…'",
-    "function_definition": "defines a function",
-    "if_statement": "uses a condition",
-    "test_command": "uses a test",
-    "case_statement": "uses a case",
-    "for_statement": "uses a loop",
-    "c_style_for_statement": "uses a loop",
-    "while_statement": "uses a loop",
-    "declaration_command": "changes the shell itself",
-    "unset_command": "changes the shell itself",
-    "array": "uses an array",
-}
-
-
-class _NotPlain(Exception):
-    """The tree is not plain. The message is the reason."""
-
-
-@dataclass(slots=True)
-class _Proof:
-    """One pass over a tree.
-
-    leaves     the checked spans in source order
-    commands   how many commands were found so far
-    """
-
-    parsed: Parsed
-    leaves: "list[_Leaf]" = field(default_factory=list)
-    commands: int = 0
-
-
-class _Leaf(NamedTuple):
-    """A span of bytes, the number of its command (0 for none), and whether a blank must separate it from the next."""
-
-    start: int
-    end: int
-    command: int
-    word: bool
-
-
-def why_not_plain(text: str, parsed: Parsed) -> str:
-    """Return why a tree is not plain, as a phrase that follows "the command"; empty when it is."""
-    if _CONTROL.search(text) or any(unicodedata.category(char) in ("Cf", "Zl", "Zp", "Co") for char in text):
-        return "has control or invisible characters"
-    if parsed.root.has_error:
-        return "has a syntax error"
-    proof = _Proof(parsed)
-    try:
-        _statement(proof, parsed.root, 0)
-        _gaps(proof)
-    except _NotPlain as found:
-        return str(found)
-    return ""
-
-
-def _refuse(node: Node) -> _NotPlain:
-    return _NotPlain(_REASONS.get(node.type, f"uses syntax that is not checked ({node.type})"))
-
-
-def _statement(proof: _Proof, node: Node, depth: int) -> None:
-    if depth > MAX_TREE_DEPTH:
-        raise _NotPlain(TOO_DEEP)
-    match node.type:
-        case "command" | "redirected_statement" | "variable_assignment" | "variable_assignments":
-            proof.commands += 1
-            _command(proof, node, depth)
-        case "comment":
-            text = proof.parsed.text(node)
-            if not text.startswith("#") or "\n" in text:
-                raise _NotPlain("has a comment that is not plain")
-            _leaf(proof, node, 0)
-        case kind if kind in _STATEMENTS:
-            for child in node.children:
-                _statement(proof, child, depth + 1)
-        case kind if kind in _OPERATORS and not node.is_named:
-            _leaf(proof, node, 0)
-        case _:
-            raise _refuse(node)
-
-
-def _command(proof: _Proof, node: Node, depth: int) -> None:
-    """Check a simple command with its assignments and redirections. All its leaves share one number."""
-    children = node.children
-    alone = all(each.type == "file_redirect" for each in children)
-    for child in children:
-        match child.type:
-            case "variable_assignment":
-                _assignment(proof, child)
-            case "command_name":
-                _program(proof, child)
-            case "file_redirect":
-                _redirection(proof, child, alone=alone)
-            case "variable_name" | "=" | "+=" if node.type == "variable_assignment":
-                _assignment(proof, node)
-                return
-            case "command" | "variable_assignments" | "variable_assignment" if node.type == "redirected_statement":
-                _command(proof, child, depth)
-            case kind if kind in _STATEMENTS and node.type == "redirected_statement":
-                _statement(proof, child, depth + 1)
-            case _:
-                _word(proof, child)
-
-
-def _program(proof: _Proof, node: Node) -> None:
-    """Check that the word that names the program is no reserved word, no pattern and no hidden assignment."""
-    text = proof.parsed.text(node)
-    if text in tables().reserved:
-        raise _NotPlain(f"uses the shell word {text!r}")
-    if any(char in text for char in "=*?["):
-        raise _NotPlain("names its program by a pattern")
-    for child in node.children:
-        _word(proof, child)
-    if text.translate(_QUOTES).rpartition("/")[2] == "time":
-        _after_time(proof, node)
-
-
-def _after_time(proof: _Proof, node: Node) -> None:
-    """Check that no word behind `time` looks like an option or a variable but names a program.
-
-    Behind the reserved word, bash takes the quoted `'A=1'` and `'-p'`, and a second `-p`, for programs. The program
-    `time` takes any `A=1` for one.
-    """
-    reserved = proof.parsed.text(node) == "time" and node.prev_sibling is None
-    word, last, odd = node.next_sibling, "", False
-    while word and not odd:
-        given = proof.parsed.text(word)
-        bare = given.translate(_QUOTES)
-        if "=" in given:
-            odd = not reserved or not set("'\"").isdisjoint(given.partition("=")[0])
-        elif bare in ("-p", "--", "time"):
-            odd = bare != given or (bare != "time" and last in (bare, "--"))
-        else:
-            break
-        word, last = word.next_sibling, bare
-    behind = node.parent.next_sibling if node.parent and word is None else None
-    if behind and behind.type == "file_redirect":
-        odd = odd or "=" in proof.parsed.text(behind)  # `time >x 'A=1'`
-    if odd:
-        raise _NotPlain("has an odd word behind time")
-
-
-def _assignment(proof: _Proof, node: Node) -> None:
-    name, sign, *value = node.children
-    if sign.type == "+=":
-        raise _NotPlain("adds to a variable")
-    if name.type != "variable_name" or not _NAME.fullmatch(proof.parsed.text(name)):
-        raise _NotPlain("sets part of an array")
-    _adjacent(node)
-    if len(value) > 1:
-        raise _refuse(value[1])
-    start = len(proof.leaves)
-    if value:
-        _word(proof, value[0])
-    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
-
-
-def _redirection(proof: _Proof, node: Node, *, alone: bool) -> None:
-    """Check a redirection. `alone` says that its command consists of redirections only."""
-    for child in node.children:
-        text = proof.parsed.text(child)
-        before = child.prev_sibling.type if child.prev_sibling else ""
-        if child.type == "file_descriptor":
-            if child.next_sibling and child.next_sibling.start_byte != child.end_byte:
-                raise _NotPlain("has a descriptor apart from its redirection")
-            if not _DESCRIPTOR.fullmatch(text):
-                raise _NotPlain("names a descriptor by a variable or a long number")
-            _leaf(proof, child, proof.commands)
-        elif not child.is_named:
-            if text not in _OPERATORS:
-                raise _NotPlain(f"uses the redirection {text!r}")
-            _leaf(proof, child, proof.commands)
-        elif before in (">&", "<&") and text[0] == "-" != text:
-            raise _NotPlain("closes a descriptor in front of a word")
-        elif before in (">&", "<&") and not _EXPANDED_TWICE.fullmatch(text):
-            raise _NotPlain("has a redirection whose target bash expands twice")
-        elif alone and before not in _OPERATORS and "=" in text:  # `>a >b x=1`
-            raise _NotPlain("sets a variable behind its redirections")
-        else:
-            _word(proof, child)
-
-
-def _word(proof: _Proof, node: Node) -> None:
-    text = proof.parsed.text(node)
-    match node.type:
-        case "word" | "number":
-            behind = proof.parsed.source[node.end_byte : node.end_byte + 1]
-            if behind in (b"<", b">") and _DESCRIPTOR.fullmatch(text):
-                raise _NotPlain("has a descriptor that the parser takes for a word")
-            good = _WORD.fullmatch(text) is not None
-        case "raw_string":
-            good = len(text) >= 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]
-        case "string":
-            good = len(text) >= 2 and text[0] == text[-1] == '"' and bool(_IN_DOUBLE_QUOTES.fullmatch(text[1:-1]))
-        case "concatenation":
-            _concatenation(proof, node, text)
-            return
-        case _:
-            raise _refuse(node)
-    if not good:
-        raise next(
-            (_refuse(child) for child in node.children if child.type in _REASONS),
-            _NotPlain("has a word that is not plain"),
-        )
-    _leaf(proof, node, proof.commands)
-
-
-def _concatenation(proof: _Proof, node: Node, text: str) -> None:
-    """Check a word of several parts. Its braces must have a form that bash never expands: `{}`, `HEAD^{tree}`."""
-    _adjacent(node)
-    unquoted = "".join(proof.parsed.text(child) for child in node.children if child.type in ("word", "number"))
-    if "{" in unquoted or "}" in unquoted:
-        rest = _BRACED.sub("x", text)
-        if "," in text or ".." in text or not _WORD.fullmatch(rest):
-            raise _NotPlain("uses braces")
-        _leaf(proof, node, proof.commands)
-        return
-    start = len(proof.leaves)
-    for child in node.children:
-        _word(proof, child)
-    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
-
-
-def _adjacent(node: Node) -> None:
-    for before, after in zip(node.children, node.children[1:], strict=False):
-        if before.end_byte != after.start_byte:
-            raise _NotPlain("has a word with a gap in it")
-
-
-def _leaf(proof: _Proof, node: Node, command: int) -> None:
-    if node.is_missing:
-        raise _NotPlain("has a syntax error")
-    word = node.is_named or node.type in ("!", "{", "}")  # to bash, `!'ls'` and `{ls` are names of programs
-    proof.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=word))
-
-
-def _gaps(proof: _Proof) -> None:
-    """Check that there are only blanks between leaves, no newline inside a command, and a blank between words."""
-    source = proof.parsed.source
-    before = _Leaf(0, 0, 0, word=False)
-    for leaf in proof.leaves:
-        gap = source[before.end : leaf.start]
-        same = leaf.command != 0 and leaf.command == before.command
-        if leaf.start < before.end or gap.strip(b" \t" if same else b" \t\n"):
-            raise _NotPlain("has bytes the parser skipped")
-        after_mark = source[before.start : before.end] == b"!"  # with extglob, `!(ls)` is a pattern
-        if before.word and (leaf.word or after_mark) and not gap:
-            raise _NotPlain("has words that touch")
-        before = leaf
-    if source[before.end :].strip(b" \t\n"):
-        raise _NotPlain("has bytes the parser skipped")
+def _unseen(start: int, text: bytes, form: Construct = Construct.COMMAND_SUBSTITUTION) -> Unseen:
+    text = _ESCAPE_IN_BACKTICKS.sub(rb"\1", text) if form is Construct.BACKTICK else text
+    return Unseen(start, text.decode(errors="replace"), form)

@@ -73,7 +73,7 @@ class Walk:
 
     def tree(self) -> "Walk":
         """Walk the whole tree."""
-        self.damaged = self.parsed.root.has_error
+        self.damaged = self.parsed.damaged
         self._unseen = self._find_unseen()
         self._visit(self.parsed.root, 0)
         self._visit_unseen(len(self.parsed.source))
@@ -81,19 +81,19 @@ class Walk:
 
     def _find_unseen(self) -> list[Unseen]:
         """Return the substitutions without a node, last first. A damaged text is read in another way."""
-        known = self.parse is None or self.parsed.root.has_error
+        known = self.parse is None or self.parsed.damaged
         return [] if known else unseen_substitutions(self.parsed)[::-1]
 
     def _visit_unseen(self, end: int) -> None:
         """Visit the commands of the substitutions in front of a place that the tree does not have."""
         while self.parse is not None and self._unseen and self._unseen[-1].start < end:
             unseen = self._unseen.pop()
-            self.constructs.add(Construct.BACKTICK if unseen.backtick else Construct.COMMAND_SUBSTITUTION)
+            self.constructs.add(unseen.form)
             parsed = self.parse(unseen.text) if self._texts < MAX_DEPTH else TOO_DEEP
             if isinstance(parsed, str):
                 self.unread = parsed
                 return
-            self.damaged = self.damaged or parsed.root.has_error
+            self.damaged = self.damaged or parsed.damaged
             outer, fed = (self.parsed, self._unseen, self._operator), self.guesses.fed
             self.parsed, self._operator, self._texts = parsed, "", self._texts + 1
             self._unseen = self._find_unseen()
@@ -121,7 +121,7 @@ class Walk:
                 self._substitution(node, depth)
             case "function_definition":
                 self._function(node, depth)
-            case "negated_command":  # a command after `! cd x &&` runs in the old folder: the `cd` failed
+            case "negated_command":  # a command after `! cd x &&` runs only if the `cd` failed
                 self._children(node, depth)
                 self._left = True
             case "subshell" | "compound_statement":
@@ -173,9 +173,9 @@ class Walk:
         return [group for group in groups if group]
 
     def _joined(self) -> str:
-        """Return the operator before the next command."""
+        """Return the operator before the next command. `! a && b` is `a || b`."""
         left, self._left = self._left, False
-        return ";" if left and self._operator == "&&" else self._operator
+        return "||" if left and self._operator == "&&" else self._operator
 
     def _part(self, candidate: Candidate, node: Node, depth: int) -> None:
         match node.type:
@@ -207,6 +207,8 @@ class Walk:
         operator, fed = self._operator, self.guesses.fed
         if node.type in ("command_substitution", "process_substitution"):
             self._substitution(node, depth)
+        elif node.type == "subshell":  # `coproc (word)`
+            self._visit(node, depth)
         elif depth > MAX_TREE_DEPTH:
             self.unread = TOO_DEEP
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):

@@ -39,6 +39,63 @@ def test_a_variable_whose_value_is_known_is_not_taken_for_an_empty_one():
         assert judge(ShellText(text), DEFAULT) == Allow(), text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls \\ # | sudo x",
+        "ls \\\t# | sudo x",
+        "ls }# | sudo x",
+        "ls [# | sudo x",
+        "[]#; sudo x",
+        "ls | ] & [1]# | sudo x",
+        "ls ==; sudo x }",
+        "coproc (sudo x)",
+        "a[ ]=b sudo x",
+        "coproc a=1 sudo x",
+        "ls ${a:-<(sudo x)}",
+        "ls ${a/b/>(sudo x)}",
+        "a=b ls\t=~ | sudo x }",
+        "ls {# | sudo x",
+        "a# | sudo x",
+        "ls\r# | sudo x",
+        "ls\\\n# | sudo x",
+        "ls a\\\n\\\n# | sudo x",
+        "a#; sudo x\n=b",
+        "ls > \\ \nsudo x",
+        "ls <<<$\nsudo x\n#a",
+        "cat *<<E\na\nE\nls $x | sudo x",
+        "cat @<<'E'\n${x}\nE\nsudo x\n",
+        "cat <<E>f\nE\nls $x | sudo x",
+        "cat <<E | \nE\nls $x | sudo x\nE",
+        "cat <<'E#'\n$x\nE#\nls | sudo x",
+        "cat <<EF\nE\\\nF\nls # \\\nsudo x\nEF\n",
+        "cat <<E\na\\\nE\n: '\nE\nls # \\\nsudo x #'\n",
+        'echo "a << b\n\\"c" ; sudo x # "',
+    ],
+)
+def test_no_command_hides_in_what_only_the_parser_takes_for_text(text: str):
+    assert isinstance(judge(ShellText(text), DEFAULT), Deny)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls # | sudo x",
+        "ls \\\n# | sudo x",
+        "cat <<E\na\\\n# sudo x\nE\n",
+        "cat <<'E' > a && ls # b\n\\documentclass{sudo}\n}# | sudo x\nE\nls",
+        '[ $x == "sudo x" ] && [[ $x =~ ^a\\ (sudo|x)$ ]]; echo ${x[0]#sudo} ${#x}',
+        'git commit -m "Shift: a << b\n\\"sudo\\" c" && git push',
+        "git commit -m \"$(cat <<'E'\nsudo x\nE)\"",
+        'x=$(test "$y" == a && echo b); grep "${y:-<(sudo|x)>}" a',
+        "cat <<-E | head -1 >> a\n\tsudo x\n\tE\nls",
+    ],
+)
+def test_real_comments_here_documents_and_expressions_run_nothing(text: str):
+    assert judge(ShellText(text), DEFAULT) == Allow()
+    assert not survey(text).damage
+
+
 @pytest.mark.parametrize("first", ["for x in a sudo b; do", "if a; then x=sudo; else x=ls; fi;"])
 @pytest.mark.parametrize(
     "then",
