@@ -310,20 +310,23 @@ def test_a_thread_of_another_process_is_no_new_process():
 @linux_only
 @pytest.mark.parametrize("late", [0.0, 1000.0])
 def test_of_a_command_in_a_namespace_only_processes_in_a_namespace_are_looked_for(late: float):
-    now = [0.0]
-    new = NewProcesses(LinuxProcessTable(), clock=lambda: now[0])
-    with subprocess.Popen(["sleep", "1000"]) as other:
+    class WithoutOtherTests(LinuxProcessTable):
+        def pids(self) -> list[int]:
+            return [pid for pid in super().pids() if pid in mine]
+
+    now, mine = [0.0], {os.getpid()}
+    new = NewProcesses(WithoutOtherTests(), clock=lambda: now[0])
+    other = subprocess.Popen(["sleep", "1000"])
+    mine.add(other.pid)
+    try:
         if late:
             new.note_others()
         now[0] = late
         assert not new.all_ended()
-        assert new.all_ended(nested=True) or others_are_nested(new)
+        assert new.all_ended(nested=True)
+    finally:
         other.kill()
-
-
-def others_are_nested(new: NewProcesses) -> bool:
-    """Whether another test has started a process in a namespace meanwhile."""
-    return any(map(LinuxProcessTable().is_nested, new.pids()))
+        other.wait()
 
 
 @linux_only
