@@ -23,9 +23,10 @@ _ESCAPED_BLANK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\[ \t]")
 _LONE_DOLLAR = re.compile(rb"(?<!\$)\$(?=[\s;&|)<>]|\Z)")
 _BLANK_INDEX = re.compile(rb"(?<=\w\[)[ \t]+(?=\]\+?=)")
 _INSIDE_WORD = re.compile(  # but not in `${#x}` and `${x[0]#y}`
-    rb"(\$\{(?:[!\w]*\[[^\]\n]*\]#)?)|([\[\]{}]|(?:(?<=[\s;&|(])|^)[A-Za-z_]\w*+)#"
+    rb"(\$\{(?:[!\w]*+\[[^\]\n]{0,64}\]#)?)|([\[\]{}]|(?:(?<=[\s;&|(])|^)[A-Za-z_]\w*+)#"
 )
 _CONTINUED_WORD = re.compile(rb"(?:(?<=[^\s;&|()<>${\\])|(?<!\\)(?:\\\\)++)(?:\\\n)++#")
+_FIRST_ESCAPE = re.compile(rb"[ \t]*+(\\[^\n])")
 _DELIMITER = re.compile(rb"(?:[^\s;&|<>()`$#'\"\\]|\\[^\s#]|'[^'\n#]*'|\"[^\"\n#\\`$]*\")+")
 _QUOTES = re.compile(rb"['\"\\]")
 _CONTINUES = re.compile(rb"(?<!\\)(?:\\\\)*+\\\Z")
@@ -143,10 +144,9 @@ def _mended(root: Node, letters: bytes) -> bytes:
             found = {child.type: child for child in node.children}
             first = _LINE_END.search(letters, found["heredoc_start"].end_byte) if "heredoc_start" in found else None
             body = found.get("heredoc_body")
-            if first and (body is None or body.start_byte == body.end_byte):
-                at = len(letters) - len(letters[first.end() :].lstrip(b" \t"))
-                if letters[at : at + 1] == b"\\" and letters[at + 1 : at + 2] != b"\n":
-                    text[at : at + 2] = b"xx"
+            is_empty = body is None or body.start_byte == body.end_byte
+            if first and is_empty and (escape := _FIRST_ESCAPE.match(letters, first.end())):
+                text[escape.start(1) : escape.end(1)] = b"xx"
         todo.extend(node.children)
     return bytes(text)
 

@@ -259,6 +259,8 @@ MANY = sized(3_000, 20_000)
         "rm " + "-v " * (MANY // 2) + "x " * (MANY // 2),
         "a=(" + "[" * 3 * MANY + ")",
         "fd " + "-x a \\; " * (MANY // 10),
+        "ls '" + "${a[" * 2 * MANY + "#'",
+        "cat <<E\nE\n" * (MANY // 10),
         'let "x[' + r"\$(" * MANY + ']"',
         'let "x[' + r"\$(a " * (MANY // 2) + ")" * (MANY // 2) + ']"',
     ],
